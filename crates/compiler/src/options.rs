@@ -106,6 +106,9 @@ impl Options {
         // A tile of queries is copied to shared memory for each page.
         let chosen_halves = plan.cooperative && numerics == Numerics::Int8;
         let fusions = Fusions { chosen_halves, ..Prices::gpu().fusions };
+        // Tiles are of one size here. By CUDA a shared expert has larger ones, whose memory the blocks of all experts have then: prompts
+        // of DeepSeek-V2-Lite are 0.85 times as fast (bench/JOURNAL.md).
+        let beside_larger = plan.cooperative;
         // Each with a task for every head, which read a page again.
         let splits = Splits { of_latent: 16, ..Prices::gpu().splits };
         let prices = Prices {
@@ -118,6 +121,7 @@ impl Options {
             expert_tiles,
             alone,
             latents,
+            beside_larger,
             fusions,
             ..Prices::gpu()
         };

@@ -42,9 +42,9 @@ pub(crate) trait Target {
     /// Whether the kernels of a stage become one.
     fn joins_stages(&self) -> bool;
 
-    /// Whether a nest stays a kernel of its own even so.
-    fn stays_alone(&self, _: &mut Graph, _: &Nest) -> bool {
-        false
+    /// Whether a nest becomes one kernel with others of its stage, which have.
+    fn fits_beside(&self, _: &mut Graph, _: &Nest, _: &[&Nest]) -> bool {
+        true
     }
 
     /// Buffers of a kernel at most.

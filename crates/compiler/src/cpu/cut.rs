@@ -6,9 +6,9 @@ use crate::program::products;
 use crate::program::report::params;
 use crate::schedule::Schedule;
 use crate::schedule::axes::Along;
-use crate::schedule::cuts::{before_fold, widest_unit};
+use crate::schedule::cuts::{before_fold, carried_by_step, widest_unit};
 use crate::schedule::limits::limits;
-use ir::{Graph, Id, PRODUCT, Recurrence, index};
+use ir::{Graph, Id, PRODUCT, index};
 
 /// Who decides how many steps of each axis a task takes, and how loops lie in each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +102,6 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
         total /= steps[i];
     }
     Cut { steps, order: None }
-}
-
-/// Values that a task of a recurrence has for each step of its axes.
-fn carried_by_step(g: &mut Graph, s: &Schedule, group: usize) -> Option<i64> {
-    let next = s.groups[group].members.iter().find_map(|&m| Recurrence::of(g, m).map(|r| r.next))?;
-    let inner = g.shape(next).iter().zip(&s.maps[&(group, next)]).filter(|(_, along)| **along == Along::Inner);
-    Some(inner.filter_map(|(&d, _)| g.as_int(d)).product())
 }
 
 /// The axis of the columns of a sum whose blocks of weights lie across it: of no use to vectors but by their columns.

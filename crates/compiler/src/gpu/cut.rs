@@ -1,11 +1,12 @@
 //! How the tasks of a kernel are cut into blocks of threads.
 
 use crate::gpu::int_tile;
+use crate::gpu::lane_rows;
 use crate::gpu::plan::GpuPlan;
 use crate::gpu::tokens::{Tokens, halves_axes, token_axes};
 use crate::lower::Cut;
 use crate::schedule::axes::Along;
-use crate::schedule::cuts::{before_fold, widest_unit};
+use crate::schedule::cuts::{before_fold, carried_by_step, widest_unit};
 use crate::schedule::limits::limits;
 use crate::schedule::{Group, Schedule};
 use ir::{Graph, index};
@@ -32,6 +33,8 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
             least = least.min((at_once - beside) / 2).max(1);
         }
     }
+    // What a recurrence carries lies in registers.
+    let mut carried = carried_by_step(g, s, group);
     for i in (0..gr.axes.len()).rev() {
         let a = &gr.axes[i];
         if !a.is_task() || before_fold(g, s, group, i) {
@@ -40,8 +43,10 @@ pub(super) fn cut(g: &mut Graph, s: &Schedule, group: usize, plan: &GpuPlan) -> 
         // Few tokens stay apart: their number is not known here, and weights come from the cache the second time.
         let Some(n) = g.as_int(a.count) else { continue };
         let unit = widest_unit(s, group, i);
+        let most = carried.map_or(most, |each| lane_rows::EACH * plan.threads() / each);
         let best = (1..=n).rev().find(|d| n % d == 0 && total / d >= least && d * unit <= most).unwrap_or(1);
         steps[i] = best;
+        carried = carried.map(|each| each * best);
         total /= best;
     }
     Cut { steps, order: None }

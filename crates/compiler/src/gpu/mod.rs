@@ -4,7 +4,7 @@
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
 //! and warps, `fold` and `warp_rows` keep what a loop computes in registers, `dot` finds packed integer dots, [`align`] makes loads
-//! that a thread can do, `registers` keeps small stashes in the threads that need them, `joined` stores words instead of bytes,
+//! that a thread can do, `registers` keeps small stashes in the threads that need them, `lane_rows` what a recurrence carries, `joined` stores words instead of bytes,
 //! `early` puts loads first and `sync` adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what
 //! a launch has to provide. What comes before (the rewrites, the schedule, the nests) and the index algebra are shared with the
 //! CPU.
@@ -22,6 +22,7 @@ mod fold;
 mod gathered;
 mod int_tile;
 mod joined;
+mod lane_rows;
 pub(crate) mod launch;
 mod matrix;
 mod places;
@@ -41,7 +42,7 @@ mod wide_map;
 
 pub use plan::GpuPlan;
 
-use crate::kernel::body::Body;
+use crate::kernel::body::{Body, shared_by_turns, whole_matrices};
 use crate::lower::{Cut, Nest};
 use crate::program::Geometry;
 use crate::render::{Unwritable, cuda, wgsl};
@@ -120,16 +121,21 @@ impl Target for Gpu {
     }
 
     fn joins_stages(&self) -> bool {
-        self.plan.join && !self.plan.multiplies_whole()
+        self.plan.join
     }
 
-    /// Matrices that are loaded as a whole lie in arrays of their own, which kernels side by side do not take turns with.
-    fn stays_alone(&self, g: &mut Graph, nest: &Nest) -> bool {
+    /// What matrices are loaded from as a whole lies in arrays of their own, so that all that kernels side by side have of these
+    /// has to fit. Kernels without such matrices have more threads at once than those with them.
+    fn fits_beside(&self, g: &mut Graph, nest: &Nest, others: &[&Nest]) -> bool {
         if !self.plan.cooperative {
-            return false;
+            return true;
         }
-        let nest = gathered::gathered(g, nest, &self.plan, places::InFragments::Carriers).nest;
-        nest.phases.iter().flat_map(|phase| &phase.items).any(|item| whole_product::is_product(g, item, &self.plan))
+        let all: Vec<&Nest> = others.iter().copied().chain([nest]).collect();
+        let threads = self.threads(g, &all);
+        let bodies: Vec<Body> = all.iter().map(|nest| self.tile(g, nest, threads)).collect();
+        let whole: Vec<bool> = bodies.iter().map(|body| !whole_matrices(g, body.root).is_empty()).collect();
+        let fits = |g: &Graph| shared_by_turns(g, &bodies, launch::ALIGN) <= self.plan.shared;
+        !whole.contains(&true) || self.plan.halves && !whole.contains(&false) && fits(g)
     }
 
     fn most_slots(&self) -> usize {

@@ -14,6 +14,7 @@
 //! | butterfly | short sums of what neighbouring threads have in registers: lanes along the sum |
 //! | thread map | no sum: one thread an element, or several that all have it |
 //! | wide map | copies for other kernels: one thread a few neighbours |
+//! | lane rows | a loop that carries rows, sums along them and replaces them: neighbouring lanes have a row in registers |
 //! | fold in registers | all of a loop that merges parts from memory: one thread an element of the widest carrier |
 
 use crate::gpu::gathered::{Gathered, gathered};
@@ -23,8 +24,8 @@ use crate::gpu::plan::GpuPlan;
 use crate::gpu::registers::Form;
 use crate::gpu::threads::{Tiler, Turns};
 use crate::gpu::{
-    ahead, banks, batch, carried, dot, early, fold, int_tile, joined, reduce, registers, scope, sync, warp_rows,
-    whole_product, wide_map,
+    ahead, banks, batch, carried, dot, early, fold, int_tile, joined, lane_rows, reduce, registers, scope, sync,
+    warp_rows, whole_product, wide_map,
 };
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, make_barrier, make_loop};
@@ -118,6 +119,11 @@ fn tiled(g: &mut Graph, nest: &Nest, plan: &GpuPlan, kept: InFragments, turns: T
             all.extend(before);
             all.push(rounds(g, range, round, turns));
             all.extend(after);
+            continue;
+        }
+        if let Some(loop_of_rows) = lane_rows::statements(&mut t, g, &phases, n) {
+            ways.extend(items.iter().map(|_| Way::by("lane rows")));
+            all.extend(loop_of_rows);
             continue;
         }
         let (mut body, before) = (vec![], ways.len());

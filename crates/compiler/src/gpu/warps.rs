@@ -5,7 +5,7 @@ use crate::gpu::int_tile;
 use crate::gpu::matrix::{M, is_product};
 use crate::gpu::places::InFragments;
 use crate::gpu::plan::GpuPlan;
-use crate::gpu::{warp_rows, whole_product};
+use crate::gpu::{lane_rows, warp_rows, whole_product};
 use crate::kernel::expression::has_reduction;
 use crate::lower::{Item, Nest, Phase};
 use ir::index::{bounds, usual};
@@ -30,6 +30,9 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
         // Its tile needs the registers of as many as it can have, however many blocks there are.
         let least = bounds(g, nest.tasks).0;
         return plan.for_blocks(least, most).warps.min(plan.product_warps);
+    }
+    if let Some(rows) = nest.phases.iter().find_map(|p| lane_rows::Rows::of(g, p)) {
+        return rows.warps(plan);
     }
     let tasks = usual(g, nest.tasks);
     // A fold of many parts waits for memory in each of its rounds, and groups of threads share those out.

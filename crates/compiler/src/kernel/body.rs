@@ -27,7 +27,7 @@ impl Body {
     /// with theirs.
     pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
         if space == Space::Shared {
-            return self.parts(g).iter().map(|(part, stashes)| shared(g, *part, stashes, align).1).max().unwrap_or(0);
+            return shared_by_turns(g, std::slice::from_ref(self), align);
         }
         let bytes = |stash: Id| match *g.op(stash) {
             Op::Buffer { space: of, len, .. } if of == space => (len * g.dtype(stash).bytes()).next_multiple_of(align),
@@ -79,12 +79,15 @@ pub(crate) fn tasks_of(g: &Graph, part: Id) -> Option<Id> {
     Some(g.src(range)[0])
 }
 
-/// The place of each stash of a part in the memory that the threads of a block share, and its bytes. What matrices are loaded
-/// from and stored to as a whole lies in an array of its own for each type, as no other numbers may lie there.
-pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHashMap<Id, usize>, usize) {
+/// The arrays in the memory that the threads of a block share: what matrices are loaded from and stored to as a whole lies in
+/// one of its own for each type, as no other numbers may lie there.
+const ARRAYS: [Option<DType>; 3] = [None, Some(DType::F16), Some(DType::F32)];
+
+/// The place of each stash of a part in its array, and the bytes of each of these.
+pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHashMap<Id, usize>, [usize; 3]) {
     let whole = whole_matrices(g, part);
-    let (mut at, mut total) = (FxHashMap::default(), 0);
-    for array in [None, Some(DType::F16), Some(DType::F32)] {
+    let mut at = FxHashMap::default();
+    let bytes = ARRAYS.map(|array| {
         let bytes = |&stash: &Id| match *g.op(stash) {
             Op::Buffer { space: Space::Shared, len, .. } => Some((stash, len * g.dtype(stash).bytes())),
             _ => None,
@@ -93,9 +96,18 @@ pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHa
         let sizes: Vec<(Id, usize)> = stashes.iter().filter(mine).filter_map(bytes).collect();
         let (places, bytes) = places(g, part, &sizes, align);
         at.extend(places);
-        total += bytes;
-    }
-    (at, total)
+        bytes
+    });
+    (at, bytes)
+}
+
+/// Bytes of the memory that the threads of a block share which kernels side by side take turns with: of each array as many as
+/// the longest of theirs has.
+pub(crate) fn shared_by_turns(g: &Graph, bodies: &[Body], align: usize) -> usize {
+    let parts = bodies.iter().flat_map(|body| body.parts(g));
+    let all = parts.map(|(part, stashes)| shared(g, part, &stashes, align).1);
+    let most = all.reduce(|a, b| std::array::from_fn(|array| a[array].max(b[array])));
+    most.map_or(0, |most| most.iter().sum())
 }
 
 /// The stashes of a kernel that matrices are loaded from and stored to as a whole.

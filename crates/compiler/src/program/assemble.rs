@@ -179,18 +179,18 @@ impl Assembly<'_> {
         for &group in groups {
             let nest = lowered_by(g, s, group, self.target, &self.weights);
             let mut fits = |others: &[Lowered]| {
-                if self.target.stays_alone(g, &nest.nest) || self.target.stays_alone(g, &others[0].nest) {
+                if !self.target.fits_beside(g, &nest.nest, &nests(others)) {
                     return false;
                 }
                 let slots: FxHashSet<Id> = others.iter().chain([&nest]).flat_map(|l| l.slots.clone()).collect();
                 slots.len() <= self.target.most_slots()
             };
-            match all.last_mut() {
-                Some((groups, nests)) if fits(nests) => {
+            match all.iter_mut().find(|(_, nests)| fits(nests)) {
+                Some((groups, nests)) => {
                     groups.push(group);
                     nests.push(nest);
                 }
-                _ => all.push((vec![group], vec![nest])),
+                None => all.push((vec![group], vec![nest])),
             }
         }
         all

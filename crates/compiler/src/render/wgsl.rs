@@ -90,8 +90,7 @@ pub(crate) fn kernel(
         let (at, element) = (bindings.scratch(), views.scratch.element());
         let _ = writeln!(head, "@group(0) @binding({at}) var<storage, read_write> scratch: array<{element}>;");
     }
-    let matrices = Matrices::of(g, body.root);
-    for (array, bytes) in arrays(g, body, &matrices) {
+    for (array, bytes) in arrays(g, body) {
         let (name, view) = (array_name(array), array.map_or(views.shared, View::of_matrices));
         let (element, count) = (view.element(), bytes / array.map_or(4, DType::bytes));
         let _ = writeln!(head, "var<workgroup> {name}: array<{element}, {count}>;");
@@ -108,7 +107,8 @@ pub(crate) fn kernel(
     };
     let moved = moved::moved(g, body.root, selection);
     let written = early::written(g, &[body.root]);
-    let language = Wgsl { selection, places: FxHashMap::default(), matrices, written, moved };
+    let (places, matrices) = (FxHashMap::default(), Matrices::default());
+    let language = Wgsl { selection, places, matrices, written, moved };
     let mut r = Renderer::new(language, vars, 0);
     r.line(&place);
     let many = index::bounds(g, body.tasks).1 > ROW;
@@ -242,6 +242,7 @@ impl Renderer<'_, Wgsl<'_>> {
         let first = if number > 0 { format!(" - end{}", number - 1) } else { String::new() };
         self.line(&format!("let task = block{first};"));
         let (near, mut far) = (shared(g, root, stashes, ALIGN).0, 0);
+        self.language.matrices = Matrices::of(g, root);
         for &s in stashes {
             let Op::Buffer { space, len, .. } = *g.op(s) else { continue };
             let array = match space {

@@ -2,7 +2,7 @@
 
 use super::Schedule;
 use super::axes::Along;
-use ir::{Graph, Op};
+use ir::{Graph, Op, Recurrence};
 
 /// Whether a fold counts its steps anew for each step of this axis.
 pub(crate) fn before_fold(g: &Graph, s: &Schedule, group: usize, axis: usize) -> bool {
@@ -26,4 +26,11 @@ pub(crate) fn widest_unit(s: &Schedule, group: usize, axis: usize) -> i64 {
         })
         .max()
         .unwrap_or(1)
+}
+
+/// Values that a task of a recurrence has for each step of its axes.
+pub(crate) fn carried_by_step(g: &mut Graph, s: &Schedule, group: usize) -> Option<i64> {
+    let next = s.groups[group].members.iter().find_map(|&m| Recurrence::of(g, m).map(|r| r.next))?;
+    let inner = g.shape(next).iter().zip(&s.maps[&(group, next)]).filter(|(_, along)| **along == Along::Inner);
+    Some(inner.filter_map(|(&d, _)| g.as_int(d)).product())
 }

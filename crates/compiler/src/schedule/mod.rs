@@ -8,7 +8,8 @@
 //! repeating it is cheaper than a stage. Layers are no boundary.
 
 use crate::schedule::axes::{Along, Obstacle, backward, forward, unify};
-use crate::schedule::roles::{Roles, base, is_view};
+use crate::schedule::roles::{Roles, base, is_view, usual_volume};
+use ir::index::usual;
 use ir::{Graph, Id, Op, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -113,7 +114,7 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     }
     s.find_stored(g, roots);
     s.order_states(g)?;
-    s.find_levels();
+    s.find_levels(g);
     Ok(s.out)
 }
 
@@ -703,8 +704,9 @@ impl Scheduler {
         self.out.stored = stored;
     }
 
-    /// A kernel runs as soon as it can, but for one that needs nothing: its values would only wait.
-    fn find_levels(&mut self) {
+    /// A kernel runs as soon as it can, but for one that needs nothing: its values would only wait. Kernels of weights and many
+    /// tokens wait for larger ones, if the target wants them to ([`Prices::beside_larger`]).
+    fn find_levels(&mut self, g: &mut Graph) {
         let live: Vec<usize> = (0..self.out.groups.len()).filter(|&i| !self.out.groups[i].dead).collect();
         for &i in &live {
             self.out.groups[i].level = self.depth(i);
@@ -719,5 +721,33 @@ impl Scheduler {
                 self.out.groups[i].level = reader - 1;
             }
         }
+        if !self.prices.beside_larger {
+            return;
+        }
+        let heavy = live.iter().copied().filter(|&i| self.out.groups[i].heavy);
+        let mut all: Vec<(usize, i64)> = heavy.map(|i| (i, self.products(g, i))).collect();
+        // Those that come last first, as what they read may then be later, too.
+        all.sort_by_key(|&(i, _)| std::cmp::Reverse(self.out.groups[i].level));
+        for &(i, products) in &all {
+            let Some(reader) = first_reader(&self.out, i).filter(|_| self.has_many_tokens(g, i)) else { continue };
+            let level = self.out.groups[i].level;
+            let larger = all.iter().filter(|&&(other, of_other)| other != i && of_other >= products);
+            let levels = larger.map(|&(other, _)| self.out.groups[other].level).filter(|l| (level..reader).contains(l));
+            self.out.groups[i].level = levels.max().unwrap_or(level);
+        }
+    }
+
+    /// Products in the sums of a group, at the usual number of tokens.
+    fn products(&self, g: &mut Graph, group: usize) -> i64 {
+        let members = self.out.groups[group].members.clone();
+        let sums = members.into_iter().filter(|m| self.out.roles.heavy.contains(m));
+        sums.map(|sum| usual_volume(g, g.src(sum)[0])).fold(0, i64::saturating_add)
+    }
+
+    /// Whether tasks of a group take many tokens together.
+    fn has_many_tokens(&self, g: &mut Graph, group: usize) -> bool {
+        let together = self.prices.profile.together;
+        let axes = self.out.groups[group].axes.clone();
+        axes.iter().any(|axis| g.as_int(axis.count).is_none() && usual(g, axis.count) > together)
     }
 }

@@ -34,6 +34,9 @@ pub struct Prices {
     pub counts_in_chunks: bool,
     /// Tiles of what chose the same expert, in prompts and where many sequences have a token each.
     pub expert_tiles: ExpertTiles,
+    /// Whether kernels of weights and many tokens run beside larger ones where they can wait for them: what has fewer tasks
+    /// than there are multiprocessors leaves some idle.
+    pub beside_larger: bool,
     /// Whether the indices of a prefix, whose number is data, count as tasks.
     pub prefix_tasks: bool,
     /// What a step of many tokens usually has.
@@ -227,6 +230,7 @@ impl Prices {
             counts_in_chunks: false,
             // Some experts have more choices than others.
             expert_tiles: ExpertTiles { most: 64, of_usual: 2 },
+            beside_larger: false,
             prefix_tasks: true,
             // A product of floats, of 144 billion a second, as 45 GB/s.
             usual: Usual { many: i64::MAX, prompt: i64::MAX, pages: i64::MAX, beside: 64, again: 3.0 },

@@ -14,7 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The type of sums.
 pub(super) const SUMS: &str = "coop_mat16x16<f32, C>";
 
-/// What of a kernel is such matrices.
+/// What of a kernel is such matrices; of several side by side, of one of them, as they have the same registers and scratch for
+/// other things.
+#[derive(Default)]
 pub(super) struct Matrices {
     stashes: FxHashSet<Id>,
     sums: FxHashSet<Id>,
@@ -63,9 +65,10 @@ pub(super) fn array_name(array: Option<DType>) -> &'static str {
 }
 
 /// The arrays of the memory of a block, and the bytes of each: those of matrices have a type.
-pub(super) fn arrays(g: &Graph, body: &Body, matrices: &Matrices) -> Vec<(Option<DType>, usize)> {
+pub(super) fn arrays(g: &Graph, body: &Body) -> Vec<(Option<DType>, usize)> {
     let mut all: FxHashMap<Option<DType>, usize> = FxHashMap::default();
     for (part, stashes) in body.parts(g) {
+        let matrices = Matrices::of(g, part);
         for (stash, at) in shared(g, part, &stashes, ALIGN).0 {
             let Op::Buffer { len, .. } = *g.op(stash) else { continue };
             let end = at + (len * g.dtype(stash).bytes()).next_multiple_of(ALIGN);
