@@ -15,7 +15,7 @@ const CASES: u64 = 200;
 const FUSED: f64 = 1e-12;
 
 /// Kinds of operations that graphs have to hold; the first [`ALWAYS`] of them in every run.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "elementwise",
     "permute",
     "reshape",
@@ -28,12 +28,13 @@ const KINDS: [&str; 15] = [
     "comparison",
     "scan",
     "recurrence",
+    "fold",
     "concat",
     "gather",
     "scatter",
 ];
 
-const ALWAYS: usize = 12;
+const ALWAYS: usize = 13;
 
 /// Fewer graphs with a kind of operation are too few.
 const RARE: usize = 8;
@@ -57,6 +58,7 @@ fn kind(g: &Graph, id: Id) -> Option<&'static str> {
         Op::TopK(_) => "top-k",
         Op::Scan(_) => "scan",
         Op::Recur { .. } => "recurrence",
+        Op::Fold { .. } => "fold",
         _ => return None,
     })
 }

@@ -1,8 +1,9 @@
 //! A kernel for each tensor operation computes what the fused program computes, and is what it is called.
 
+use crate::support::hollow::Hollow;
 use crate::support::{self, cpu, synth, tokens, worst_row};
 use compiler::program::{BufferKind, Launch};
-use compiler::{Compiled, Numerics};
+use compiler::{Compiled, Numerics, Options};
 use device::Null;
 use gguf::Gguf;
 use ir::{BinOp, DType, Graph, Id, Op, Space, UnOp};
@@ -82,6 +83,17 @@ fn deepseek2() {
     check("tiny-mla-moe", "q4_0");
     check("tiny-mla-dense", "q4_k_m");
     check("tiny-mla-softmax", "q4_0");
+}
+
+/// How many positions an index chooses is a count of parts that a kernel of its own computes.
+#[test]
+fn an_index_without_fusion_keeps_the_rules() {
+    for (shape, class) in ["tiny-deepseek32", "tiny-glm-dsa"].into_iter().flat_map(|s| Class::ALL.map(|c| (s, c))) {
+        let hollow = Hollow::new(shape, 2);
+        let without = vec!["fuse".into()];
+        let options = Options { check: true, without, ..Options::gpu(hollow.numerics) };
+        hollow.compile_with(class, &options).unwrap_or_else(|e| panic!("{shape} {class:?}: {e}"));
+    }
 }
 
 /// A kernel of a program without fusion. It may hold one operation on values that other kernels have computed. Movement is

@@ -5,7 +5,7 @@
 //! needs no GPU. Without it the test says that it was skipped.
 
 use compiler::program::Kernel;
-use compiler::{Compiled, Numerics};
+use compiler::{Compiled, Numerics, Options};
 use cuda::architecture::Architecture;
 use cuda::nvrtc::{NEWEST, Nvrtc, options};
 use gguf::Gguf;
@@ -15,6 +15,7 @@ use model::step::{Class, Sizes, build};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use testkit::cases::programs;
 
 /// The architecture of an H200.
 const MAIN: &str = "sm_90a";
@@ -131,6 +132,22 @@ fn check(every: bool) {
     let problems = problems.into_inner().expect("no panic");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     println!("nvrtc: {kernels} kernels compiled for {MAIN}, {}", OTHERS.join(", "));
+}
+
+/// Signed integers that do not fit are undefined in CUDA, so they are added and multiplied as others.
+#[test]
+fn integers_are_computed_modulo_their_range() {
+    let (_, case) = programs::all().into_iter().find(|(name, _)| name == "integers wrap").expect("the program");
+    let compiled = case.compile(&Options::gpu(Numerics::Exact)).expect("a program");
+    let kernels: Vec<&str> = compiled.program.kernels.iter().map(|kernel| &*kernel.source).collect();
+    for sign in ["+", "-", "*"] {
+        let wraps = |line: &&str| line.contains("(int)((u32)") && line.contains(&format!(" {sign} (u32)"));
+        assert!(kernels.iter().flat_map(|source| source.lines()).any(|line| wraps(&line)), "no {sign} wraps");
+    }
+    if let Some(nvrtc) = library() {
+        let source = format!("{}\n{}", compiled.program.prelude, kernels.join("\n"));
+        assert!(!nvrtc.compile(&source, &options(MAIN)).expect("CUDA that compiles").is_empty());
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::memory::Charge;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::mem::size_of;
@@ -41,7 +41,7 @@ pub struct Body {
     fields: HashMap<String, Field>,
     text: String,
     kept: Cell<usize>,
-    charge: Charge,
+    charge: RefCell<Charge>,
 }
 
 impl Body {
@@ -68,7 +68,7 @@ impl Body {
             (name, Field { place: place(json.get()), memory, value: OnceCell::new() })
         };
         let fields = found.fields.into_iter().map(field).collect();
-        Ok(Body { fields, text, kept: Cell::new(0), charge })
+        Ok(Body { fields, text, kept: Cell::new(0), charge: RefCell::new(charge) })
     }
 
     /// A field.
@@ -85,6 +85,16 @@ impl Body {
         Some(value.clone())
     }
 
+    /// Takes memory for what is made of it and stays with the answer.
+    ///
+    /// # Errors
+    /// 413 and 429 as [`Charge::grow`].
+    pub fn hold(&self, bytes: usize) -> Result<(), ApiError> {
+        self.charge.borrow_mut().grow(bytes)?;
+        self.kept.set(self.kept.get() + bytes);
+        Ok(())
+    }
+
     /// The fields that nobody has asked for.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().filter(|(_, field)| field.value.get().is_none()).map(|(name, _)| name.as_str())
@@ -92,7 +102,8 @@ impl Body {
 
     /// Drops it. What is left are words of it, and what was kept.
     pub fn close(self) -> Charge {
-        let Body { text, kept, mut charge, .. } = self;
+        let Body { text, kept, charge, .. } = self;
+        let mut charge = charge.into_inner();
         charge.shrink_to(text.len() + kept.get());
         charge
     }

@@ -145,4 +145,14 @@ fn requests_take_no_more_memory_than_they_are_charged() {
         assert!(most <= sent + SLACK, "{most} for a query of {} and a {status}", query.len());
         assert!(held <= text.capacity() + SLACK, "{held} stay");
     }
+
+    // Its tokens are there with each of them, and are charged.
+    let body = format!("{{\"query\":\"{}\",\"documents\":[{}]}}", "q".repeat(300), vec!["\"a\""; TEXTS].join(","));
+    for (tokens, fits) in [(2 * 300 * TEXTS, true), (100 * TEXTS, false)] {
+        let request_memory = SHARE * (TEXT_WORK * body.len() + 4 * tokens);
+        let options = Options { request_memory, ..Options::default() };
+        let ranks = Exercise::of(options, exercise::model_that_ranks("ranks", Pooling::Last));
+        let (status, text) = ranks.request("POST", "/v1/rerank", &[], body.as_bytes());
+        assert_eq!(status, if fits { 200 } else { 413 }, "{tokens} tokens have room: {text}");
+    }
 }

@@ -46,6 +46,10 @@ impl Lowering<'_> {
         for &user in roles.users.get(&value)? {
             let Op::Fold { axis, parts, .. } = *g.op(user) else { return None };
             let count = g.src(user)[3 * parts];
+            // Of anything but its parts it takes all.
+            if g.src(user)[parts..].contains(&value) {
+                return None;
+            }
             if taken.as_ref().is_some_and(|t| (t.axis, t.count) != (axis, count)) {
                 return None;
             }

@@ -414,6 +414,11 @@ fn constant(c: Const, ty: DType) -> String {
     if text.starts_with('-') { format!("({text})") } else { text }
 }
 
+/// Arithmetic modulo 2^32: of signed numbers the language leaves undefined what does not fit.
+fn wrapped(a: &str, sign: &str, b: &str) -> String {
+    format!("(int)((u32){a} {sign} (u32){b})")
+}
+
 /// An elementwise operation on scalars. `wide` is for indices that need 64 bits, `natural` says that the first operand
 /// is not negative.
 fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural: bool) -> Option<String> {
@@ -423,6 +428,7 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
             let a = &src[0];
             let f = |name: &str| format!("{name}({a})");
             narrowed(match op {
+                UnOp::Neg if ty == DType::I32 => wrapped("0", "-", a),
                 UnOp::Neg => format!("-{a}"),
                 UnOp::Not => format!("!{a}"),
                 UnOp::Exp => f("expf"),
@@ -434,6 +440,7 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
                 UnOp::Cos => f("kl_cos"),
                 UnOp::Round => f("roundf"),
                 UnOp::Abs if ty.is_float() => f("fabsf"),
+                UnOp::Abs if ty == DType::I32 => format!("({a} < 0 ? {} : {a})", wrapped("0", "-", a)),
                 UnOp::Abs => format!("({a} < 0 ? -{a} : {a})"),
             })
         }
@@ -449,6 +456,7 @@ fn each(op: &Op, ty: DType, from: &[DType], src: &[String], wide: bool, natural:
                 BinOp::Mod => format!("kl_floor_mod<{common}>({a}, {b})"),
                 BinOp::Min => format!("kl_min<{common}>({a}, {b})"),
                 BinOp::Max => format!("kl_max<{common}>({a}, {b})"),
+                BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Shl if ty == DType::I32 => wrapped(&a, sign(*op)?, b),
                 _ => format!("{a} {} {b}", sign(*op)?),
             })
         }

@@ -290,13 +290,17 @@ template <class A, class B> KL_FN void kl_product_of(vec<float, 4> &d, const A &
   KL_EACH(i, 4) d.v[i] = __int_as_float(sums.v[i]) - 12582912.0f;
 }
 
+// Integers wrap.
+template <class T> KL_FN T kl_plus(T a, T b) { return a + b; }
+KL_FN int kl_plus(int a, int b) { return (int)((u32)a + (u32)b); }
+
 // The upper half of the lanes onto the lower, until one is left.
 template <class T, int N> KL_FN T kl_across_sum(vec<T, N> v) {
   KL_EACH(r, 8) {
     int n = N;
     KL_EACH(k, r) n = (n + 1) / 2;
     int half = (n + 1) / 2;
-    if (n > 1) KL_EACH(i, N) if (i + half < n) v.set(i, v.get(i) + v.get(i + half));
+    if (n > 1) KL_EACH(i, N) if (i + half < n) v.set(i, kl_plus(v.get(i), v.get(i + half)));
   }
   return v.get(0);
 }

@@ -1,7 +1,7 @@
 //! Small kernels that move into their readers: whole, where no task repeats
 //! their work, or again in each reader, where that is cheaper than a stage.
 
-use super::{Group, Scheduler};
+use super::{Group, Scheduler, stands_alone};
 use crate::schedule::axes::{Along, backward, unify};
 use crate::schedule::roles::base;
 use crate::schedule::versions;
@@ -13,15 +13,7 @@ impl Scheduler {
     pub(super) fn absorb_small(&mut self, g: &mut Graph, roots: &[Id]) {
         for small in 0..self.out.groups.len() {
             let gr = &self.out.groups[small];
-            if gr.dead
-                || gr.members.iter().any(|m| {
-                    roots.contains(m)
-                        || matches!(
-                            g.op(*m),
-                            Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. }
-                        )
-                })
-            {
+            if gr.dead || gr.members.iter().any(|&m| roots.contains(&m) || stands_alone(g, m)) {
                 continue;
             }
             let weights = gr.members.iter().any(|m| self.out.roles.heavy.contains(m));
@@ -89,9 +81,7 @@ impl Scheduler {
     /// Values that computing a kernel again reads; `None` if that is out of the question.
     fn work_of(&self, g: &mut Graph, group: usize) -> Option<i64> {
         let gr = &self.out.groups[group];
-        let once =
-            |m: &Id| matches!(g.op(*m), Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. });
-        if gr.heavy || gr.members.iter().any(once) {
+        if gr.heavy || gr.members.iter().any(|&m| stands_alone(g, m)) {
             return None;
         }
         Some(gr.members.iter().map(|&m| self.work(g, m)).sum())

@@ -13,7 +13,7 @@ use ir::index::usual;
 use ir::{Graph, Id, Op, walk};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod absorb;
 pub mod axes;
@@ -116,6 +116,11 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     s.order_states(g)?;
     s.find_levels(g);
     Ok(s.out)
+}
+
+/// Whether a node has a kernel that is made for it: none takes it, or computes it again.
+fn stands_alone(g: &Graph, id: Id) -> bool {
+    matches!(g.op(id), Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. })
 }
 
 struct Scheduler {
@@ -262,7 +267,7 @@ impl Scheduler {
                     Along::Free
                 });
             }
-            let inside = self.fold_body(g, &sources[..parts], &lead, axis);
+            let inside = self.fold_body(g, id, &lead);
             let rest_is_parallel = inside.is_empty();
             let mut tail = vec![];
             for &d in &shape[axis + 1..] {
@@ -303,43 +308,51 @@ impl Scheduler {
         }
     }
 
-    /// Nodes that have the folded dimension, with their maps.
-    fn fold_body(&mut self, g: &mut Graph, parts: &[Id], lead: &[Along], axis: usize) -> Vec<(Id, Vec<Along>)> {
-        if self.prices.unfused || !self.prices.fusions.fold {
+    /// Nodes that have the folded dimension and that nothing outside of the loop reads, with their maps. What others read they
+    /// read whole, and the loop has only as many steps as data says; and it may need those others itself.
+    fn fold_body(&mut self, g: &mut Graph, fold: Id, lead: &[Along]) -> Vec<(Id, Vec<Along>)> {
+        let Op::Fold { axis, parts, .. } = *g.op(fold) else { unreachable!("the body of a fold") };
+        // One step is no loop: nothing tells values with a dimension of length 1 from those without.
+        let one = g.as_int(g.shape(g.src(fold)[0])[axis]) == Some(1);
+        if self.prices.unfused || !self.prices.fusions.fold || one {
             return vec![];
         }
         let serial = lead[axis];
-        let mut maps: FxHashMap<Id, Vec<Along>> = FxHashMap::default();
-        let mut order = vec![];
-        let mut stack: Vec<(Id, Vec<Along>)> = parts
-            .iter()
-            .map(|&p| {
-                let mut m = lead.to_vec();
-                m.resize(g.shape(p).len(), Along::Inner);
-                (p, m)
-            })
-            .collect();
-        while let Some((id, map)) = stack.pop() {
-            if maps.contains_key(&id)
-                || !map.contains(&serial)
-                || self.out.roles.free.contains(&id)
-                || self.out.home.contains_key(&id)
-                || matches!(g.op(id), Op::Scan(_))
-            {
+        let mut inside = FxHashSet::default();
+        let mut body = vec![];
+        // How the values that the loop reads are cut, where all who read one say the same. Users come before what they use.
+        let mut open: BTreeMap<Id, Option<Vec<Along>>> = BTreeMap::new();
+        for &part in &g.src(fold)[..parts] {
+            let mut map = lead.to_vec();
+            map.resize(g.shape(part).len(), Along::Inner);
+            open.insert(part, Some(map));
+        }
+        while let Some((id, map)) = open.pop_last() {
+            let roles = &self.out.roles;
+            let in_loop = |user: &Id| {
+                inside.contains(user) || matches!(g.op(*user), Op::Fold { .. }) && g.src(*user) == g.src(fold)
+            };
+            let only_here = !roles.outputs.contains(&id) && roles.users[&id].iter().all(in_loop);
+            let Some(map) = map.filter(|map| only_here && map.contains(&serial)) else { continue };
+            // The parts of a concatenation are written one after the other.
+            let torn = matches!(*g.op(id), Op::Concat(along) if matches!(map[along], Along::Axis { .. }));
+            if roles.free.contains(&id) || self.out.home.contains_key(&id) || stands_alone(g, id) || torn {
                 continue;
             }
-            maps.insert(id, map.clone());
-            if !self.is_transparent(g, id) {
-                order.push(id);
-            }
-            for operand in 0..g.src(id).len() {
-                if let Some(m) = backward(g, id, operand, &map) {
-                    stack.push((g.src(id)[operand], m));
+            inside.insert(id);
+            for (operand, source) in g.src(id).to_vec().into_iter().enumerate() {
+                let asked = backward(g, id, operand, &map);
+                let known = open.entry(source).or_insert_with(|| asked.clone());
+                if *known != asked {
+                    *known = None;
                 }
             }
+            if !self.is_transparent(g, id) {
+                body.push((id, map));
+            }
         }
-        order.sort_unstable();
-        order.into_iter().map(|id| (id, maps[&id].clone())).collect()
+        body.reverse();
+        body
     }
 
     /// Gives a node a kernel.

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 ///
 /// `-ffast-math` is left out on purpose: kernels say where sums may be
 /// reordered, and infinities must survive (masks, softmax).
-pub const FLAGS: [&str; 14] = [
+pub const FLAGS: [&str; 15] = [
     "-O2",
     "-std=gnu11",
     "-fPIC",
@@ -31,6 +31,8 @@ pub const FLAGS: [&str; 14] = [
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=fast",
+    // Sums and products of 32-bit integers are modulo 2^32.
+    "-fwrapv",
     // Kernels read the bytes of a buffer under several types.
     "-fno-strict-aliasing",
     "-fno-semantic-interposition",

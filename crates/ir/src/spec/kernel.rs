@@ -47,10 +47,10 @@ pub fn check_kernel(g: &Graph, root: Id) -> Result<(), SpecError> {
     super::block::check_block(g, root, &order)
 }
 
-/// The warps of a block of a kernel, and the lanes of a warp.
-fn threads(g: &Graph, root: Id) -> [Option<i64>; 2] {
+/// The warps of a block of a kernel, and the lanes of a warp: one of what it does not name.
+fn threads(g: &Graph, root: Id) -> [i64; 2] {
     let all = g.toposort(&[root]);
-    [Axis::Warp, Axis::Lane].map(|axis| super::extent_of(g, &all, axis))
+    [Axis::Warp, Axis::Lane].map(|axis| super::extent_of(g, &all, axis).unwrap_or(1))
 }
 
 /// Checks the scalar expressions of a kernel before it has statements: the

@@ -654,6 +654,30 @@ fn scalar_sum(g: &mut Graph, by: Id) -> Id {
     g.make(Op::Reduce(ReduceOp::Sum, vec![]), DType::Index, vec![], vec![body, r])
 }
 
+/// A part that does not say how many warps it is for is for one.
+#[test]
+fn parts_of_a_kernel_have_equally_many_warps() {
+    let mut g = Graph::default();
+    let part = |g: &mut Graph, warps: Option<i64>| {
+        let four = g.int(4);
+        let mut at = g.range(1, Axis::Lane, four);
+        if let Some(n) = warps {
+            let n = g.int(n);
+            let warp = g.range(2, Axis::Warp, n);
+            let first = g.mul(warp, four);
+            at = g.add(first, at);
+        }
+        let (to, one) = (g.buffer(1, Space::Output, F32, 0), g.float(1.0));
+        let s = node(g, Op::Store, F32, &[], &[to, at, one]);
+        block(g, &[s])
+    };
+    for (warps, fit) in [(1, true), (2, false)] {
+        let parts = [part(&mut g, Some(warps)), part(&mut g, None)];
+        let root = node(&mut g, Op::Parts, DType::Index, &[], &parts);
+        assert_eq!(check_kernel(&g, root).is_ok(), fit, "{warps} warps");
+    }
+}
+
 #[test]
 fn a_sum_hides_its_range_and_needs_those_around_it() {
     let mut g = Graph::default();

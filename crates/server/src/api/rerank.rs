@@ -45,7 +45,7 @@ pub fn begin(app: &Arc<App>, model: &Arc<Model>, body: &Body) -> Result<Prepared
     let most = fields.integer_in("top_n", 0..=i64::MAX)?.map_or(usize::MAX, |most| most as usize);
     let returns = fields.flag(if is_list { "return_text" } else { "return_documents" })?.unwrap_or(false);
     let form = if is_list { Form::List } else { Form::Results { model: model.called_by(fields)? } };
-    let prompts = prompts(app, model, query, &documents)?;
+    let prompts = prompts(app, model, body, query, &documents)?;
     let mut settings = Settings::of_defaults(&model.defaults);
     settings.pooling = Some(Pooling::Rank);
     let documents = if returns { documents.into_iter().map(str::to_owned).collect() } else { vec![] };
@@ -81,8 +81,8 @@ fn documents<'a>(fields: Fields<'a>, name: &str) -> Result<Vec<&'a str>, ApiErro
     all.iter().enumerate().map(text).collect()
 }
 
-/// The tokens of each pair, until one does not fit.
-fn prompts(app: &App, model: &Model, query: &str, documents: &[&str]) -> Result<Vec<Vec<u32>>, ApiError> {
+/// The tokens of each pair, until one does not fit. They are more than the body, which has the query once.
+fn prompts(app: &App, model: &Model, body: &Body, query: &str, documents: &[&str]) -> Result<Vec<Vec<u32>>, ApiError> {
     let (bytes, most) = (query.len().saturating_mul(documents.len()), app.options.body_limit);
     if bytes > most {
         let count = documents.len();
@@ -95,6 +95,7 @@ fn prompts(app: &App, model: &Model, query: &str, documents: &[&str]) -> Result<
     let tokens = |document: &&str| {
         let tokens = asked.with(document);
         check_prompt(&tokens, limits.vocab, limits.context).map_err(Rejected::from)?;
+        body.hold(tokens.capacity() * size_of::<u32>())?;
         Ok(tokens)
     };
     documents.iter().map(tokens).collect()

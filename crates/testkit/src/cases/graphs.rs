@@ -1,7 +1,7 @@
 //! Random tensor graphs with their data, and the plans that they are compiled by.
 
 use super::{Case, Random, bytes, gpu_options, int_bytes, options, random_gpu_plan, random_plan, times};
-use compiler::tensor::Runs;
+use compiler::tensor::{Runs, SoftmaxParts};
 use compiler::{Numerics, Options, Tensor, dims};
 use ir::{BinOp, DType, UnOp};
 
@@ -99,7 +99,7 @@ impl Fuzz {
         let shape = lens(&x);
         let rank = shape.len();
         let axis = (rank > 0).then(|| self.r.below(rank));
-        let y = match self.r.below(17) {
+        let y = match self.r.below(18) {
             8 | 9 | 12 | 13 if !self.all => return None,
             0 => self.tame(&x),
             1 | 2 => {
@@ -209,6 +209,7 @@ impl Fuzz {
                     &n.scan(axis).cast(DType::F32) * &x
                 }
             }
+            17 => self.fold(&x, &shape, axis?),
             _ => {
                 // A product of matrices.
                 let n = *shape.last()?;
@@ -222,6 +223,41 @@ impl Fuzz {
         };
         let small = lens(&y).iter().product::<i64>() <= 4096 && y.rank() <= 5;
         small.then_some(y)
+    }
+
+    /// A softmax in tiles, of which data says how many: the tiles lie along `axis`, and each has all that lies below it.
+    fn fold(&mut self, x: &Tensor, shape: &[i64], axis: usize) -> Tensor {
+        let [lead, tiles, inside] =
+            [&shape[..axis], &shape[axis..=axis], &shape[axis + 1..]].map(|part| part.iter().product::<i64>());
+        let values = x.reshape(dims![lead, tiles, inside]);
+        let mut scores = self.tame(&values);
+        if self.r.below(3) == 0 {
+            // What comes before the loop reads what is in it.
+            scores = &scores - &scores.max(1).unsqueeze(1);
+        }
+        let parts = match self.r.below(2) {
+            0 => SoftmaxParts::of_tile(&scores, |e| e * &values),
+            _ => {
+                let (name, width) = (format!("v{}", self.case.data.len()), [1, 3, 8][self.r.below(3)]);
+                let weights = self.r.floats((width * inside) as usize);
+                self.case.bind(&name, bytes(&weights));
+                let w = self.case.b.param(&name, DType::F32, dims![width, inside]);
+                SoftmaxParts::of_tile(&scores, |e| (e * &values).linear(&w))
+            }
+        };
+        if self.r.below(3) == 0 {
+            self.pool.push(parts.max.clone());
+        }
+        let name = format!("c{}", self.case.data.len());
+        let counts: Vec<i32> = (0..lead).map(|_| 1 + self.r.below(tiles as usize) as i32).collect();
+        self.case.bind(&name, int_bytes(&counts));
+        let count = self.case.b.input(&name, DType::I32, dims![lead]);
+        // Known before a step, or computed in it.
+        let count = match self.r.below(2) {
+            0 => count,
+            _ => scores.max(2).max(1).lt(&self.case.b.float(0.3)).select(&count, &self.case.b.int32(1)),
+        };
+        parts.fold(1, &count).finish()
     }
 
     /// Along the first dimension, in runs: a matrix for which each step has a key, which learns what it does not know of the

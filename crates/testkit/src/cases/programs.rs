@@ -5,7 +5,7 @@ use super::{Case, Random, bytes, int_bytes};
 use compiler::tensor::SoftmaxParts;
 use compiler::{Tensor, dims};
 use gguf::format::{Format, rows};
-use ir::{BinOp, DType};
+use ir::{BinOp, DType, UnOp};
 
 /// Functions with their names.
 macro_rules! named {
@@ -41,6 +41,7 @@ pub fn all() -> Vec<(String, Case)> {
         an_outer_product_of_a_vector_with_itself
         an_output_may_be_read_through_a_slice
         a_fence_stands_between_two_kernels
+        integers_wrap
     ];
     let named = named.into_iter().map(|(name, program)| (name.replace('_', " "), program()));
     named.chain(products(12, |_| true)).chain(products(256, |name| ["Q4_0", "Q6_K"].contains(&name))).collect()
@@ -95,6 +96,26 @@ fn product(f: &Format, rows: i64) -> Case {
     let w = weights(&mut case, "w", f, &[rows, 512], &mut r);
     // Of an input itself each row would make the codes again.
     case.output("y", &x.silu().linear(&w));
+    case
+}
+
+/// Sums and products that do not fit 32 bits; each output tells a compiler that takes them for impossible from one that does
+/// not.
+fn integers_wrap() -> Case {
+    let mut case = Case::default();
+    let n = 40;
+    let values: Vec<i32> = (0..n).map(|i| [i32::MAX, i32::MIN, 7, -3, 1 << 30][i as usize % 5]).collect();
+    case.bind("x", int_bytes(&values));
+    let x = case.b.input("x", DType::I32, dims![n]);
+    let [zero, one, two] = [0, 1, 2].map(|v| case.b.int32(v));
+    let grown = x.binary(BinOp::Add, &one).lt(&x);
+    let shrunk = x.lt(&x.binary(BinOp::Sub, &one));
+    let halved = x.binary(BinOp::Mul, &two).binary(BinOp::Div, &two).binary(BinOp::Eq, &x);
+    for (name, is) in [("grown", grown), ("shrunk", shrunk), ("halved", halved)] {
+        case.output(name, &is.cast(DType::F32));
+    }
+    case.output("sum", &x.sum(0).cast(DType::F32));
+    case.output("negative", &x.unary(UnOp::Neg).lt(&zero).cast(DType::F32));
     case
 }
 
