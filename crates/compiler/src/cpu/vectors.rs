@@ -7,7 +7,7 @@ use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, splat};
 use crate::kernel::transpose::sums_of_rows;
 use crate::lower::{Item, identity};
-use ir::index::{Linear, bounds};
+use ir::index::{Linear, bounds, is_multiple};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space, Type};
 use rustc_hash::FxHashMap;
 
@@ -66,15 +66,15 @@ impl Emitter<Plan> {
     /// One element a lane, along the last dimension.
     pub(super) fn vector_map(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
         let (&last, outer) = item.dims.split_last()?;
-        let extent = g.as_int(g.src(last)[0])?;
+        let extent = g.src(last)[0];
         let mut n = self.lanes();
-        while n > 1 && extent % n != 0 {
+        while n > 1 && !is_multiple(g, extent, n) {
             n /= 2;
         }
         if n < 4 || has_reduction(g, item.value) {
             return None;
         }
-        let r = self.counted(g, extent / n);
+        let r = self.rounds(g, extent, n);
         let (value, index) = self.pack_along(g, last, r, n, item.value, Some(item.index), 1)?;
         let st = self.store(g, item.buffer, index?, value);
         let mut dims = outer.to_vec();

@@ -45,6 +45,13 @@ impl<T> Emitter<T> {
         self.range(g, e)
     }
 
+    /// A new counter of the rounds of `n` in an extent that is a multiple of it.
+    pub(crate) fn rounds(&mut self, g: &mut Graph, extent: Id, n: i64) -> Id {
+        let n = g.int(n);
+        let count = g.binary(BinOp::Div, extent, n);
+        self.range(g, count)
+    }
+
     /// A new counter of the blocks of `n` that hold all of `extent`; the last may be partly empty.
     pub(crate) fn blocks_of(&mut self, g: &mut Graph, extent: Id, n: i64) -> Id {
         let (up, n) = (g.int(n - 1), g.int(n));
