@@ -120,12 +120,19 @@ impl<T> Emitter<T> {
     }
 }
 
-/// The statements of all phases of a nest, where `item` writes those of an item.
-pub(crate) fn phases(g: &mut Graph, nest: &Nest, mut item: impl FnMut(&mut Graph, &Item, &mut Vec<Id>)) -> Vec<Id> {
+/// The statements of all phases of a nest, where `next` writes those of the first of some items, or of several, and says of
+/// how many.
+pub(crate) fn phases(
+    g: &mut Graph,
+    nest: &Nest,
+    mut next: impl FnMut(&mut Graph, &[Item], &mut Vec<Id>) -> usize,
+) -> Vec<Id> {
     let mut all = vec![];
     for phase in &nest.phases {
-        let mut stmts = vec![];
-        phase.items.iter().for_each(|i| item(g, i, &mut stmts));
+        let (mut stmts, mut done) = (vec![], 0);
+        while done < phase.items.len() {
+            done += next(g, &phase.items[done..], &mut stmts);
+        }
         match phase.serial {
             Some(r) => all.push(make_loop(g, r, stmts)),
             None => all.extend(stmts),
