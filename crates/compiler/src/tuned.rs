@@ -25,7 +25,7 @@ struct Knob<P> {
 }
 
 /// Those of a CPU, in the order of a [`Setting`].
-static CPU: [Knob<Plan>; 7] = [
+static CPU: [Knob<Plan>; 8] = [
     Knob {
         name: "vector",
         values: &[16, 32, 64],
@@ -44,6 +44,7 @@ static CPU: [Knob<Plan>; 7] = [
     },
     Knob { name: "near", values: &[0, 576, 1152, 2304, 4608], get: |p| p.prefetch_l1, set: |p, v| p.prefetch_l1 = v },
     Knob { name: "tokens", values: &[1, 2, 4, 8, 16], get: |p| p.tokens, set: |p, v| p.tokens = v },
+    Knob { name: "row-vectors", values: &[1, 2, 4], get: |p| p.row_vectors, set: |p, v| p.row_vectors = v },
 ];
 
 /// Those of a GPU. Numbers that follow from how many multiprocessors it has are in hundredths of what they are.

@@ -44,6 +44,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 prefetch_l2,
                 prefetch_l1,
                 tokens,
+                row_vectors: 1 << (rows % 3),
                 matrix_unit,
                 dots,
                 pairs,

@@ -37,6 +37,7 @@ fn programs_for(isa: Isa) -> Standalone {
             prefetch_l2: 64,
             prefetch_l1: 64,
             tokens: 4,
+            row_vectors: 2,
             matrix_unit: false,
             dots: true,
             pairs: matches!(isa, Isa::Avx2 | Isa::Avx512),

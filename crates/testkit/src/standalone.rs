@@ -154,14 +154,14 @@ impl Standalone {
 
     /// The number of a kernel, which is added if there is none of this text.
     fn kernel(&mut self, symbol: &str, source: &str) -> usize {
-        let text = source.replacen(&format!("void {symbol}("), "(", 1);
-        assert_ne!(text, source, "the definition of {symbol}");
-        if let Some(&known) = self.kernels.get(&text) {
+        assert!(source.contains(&format!("void {symbol}(")), "the definition of {symbol}");
+        let nameless = source.replace(symbol, "");
+        if let Some(&known) = self.kernels.get(&nameless) {
             return known;
         }
         let number = self.kernels.len();
-        let _ = write!(self.source, "static void kernel_{number}{text}");
-        self.kernels.insert(text, number);
+        let _ = write!(self.source, "#define {symbol} kernel_{number}\n{source}#undef {symbol}\n");
+        self.kernels.insert(nameless, number);
         number
     }
 

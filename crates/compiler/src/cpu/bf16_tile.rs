@@ -93,7 +93,7 @@ pub(crate) fn block_product(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     let few = t.target.stream_below.min(FEW);
     if bounds(g, extent).0 < few {
         let plain = Item { dims: vec![token, row], ..item.clone() };
-        let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum)?;
+        let plain = t.lanes_along_reduction(g, &plain, ReduceOp::Sum, None)?;
         stmts = few_or_many(g, extent, few, plain, stmts);
     }
     let around: Vec<Id> = item.dims.iter().copied().filter(|&d| d != row && d != token).collect();

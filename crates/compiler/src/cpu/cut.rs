@@ -64,8 +64,9 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
     let tokens = |g: &Graph, i: usize| g.as_int(gr.axes[i].count).is_none() || limited.contains(&i);
     let fixed: Vec<usize> =
         (0..gr.axes.len()).filter(|&i| gr.axes[i].is_task() && !tokens(g, i) && !counted.contains(&i)).collect();
-    // Rows of a block format, for the matrix unit.
-    let coded = plan.matrix_unit && params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
+    // Rows of a block format, and those for the matrix unit.
+    let in_blocks = params(g, s, group).0.iter().any(|&p| g.dtype(p) == ir::DType::U8);
+    let coded = plan.matrix_unit && in_blocks;
     let columns = if many || fold { None } else { columns(g, s, group) };
     let mut carried = carried_by_step(g, s, group);
     let mut total: i64 = fixed.iter().filter_map(|&i| g.as_int(gr.axes[i].count)).product();
@@ -97,11 +98,24 @@ pub(super) fn choose_cut(g: &mut Graph, s: &Schedule, group: usize, plan: &Plan)
             let needed = coded || columns == Some(i);
             (1..=n).filter(|d| needed && n % d == 0 && d * units[i] <= most).find(full)
         });
-        steps[i] = full.or(fits.first().copied()).unwrap_or(1);
+        let even = full.or(fits.first().copied()).unwrap_or(1);
+        let laid_out = gr.heavy && many && in_blocks && !coded;
+        let uneven = uneven(n, units[i], &share, most).filter(|&d| laid_out && d >= 2 * even && total / d >= least);
+        steps[i] = uneven.unwrap_or(even);
         carried = carried.map(|each| each * steps[i]);
-        total /= steps[i];
+        total = total / n * ((n + steps[i] - 1) / steps[i]);
     }
     Cut { steps, order: None }
+}
+
+/// Steps of a task where the last one has fewer, if all fill vectors: their number may have no divisor that does, and tokens are
+/// laid out anew by each task.
+fn uneven(n: i64, unit: i64, share: &Shares, most: i64) -> Option<i64> {
+    let each = share.rows / index::gcd(share.rows, unit);
+    let tasks = (n * unit + most - 1) / most;
+    let steps = (n + tasks - 1) / tasks;
+    let steps = (steps + each - 1) / each * each;
+    (n % each == 0 && steps * unit <= most).then_some(steps)
 }
 
 /// The axis of the columns of a sum whose blocks of weights lie across it: of no use to vectors but by their columns.

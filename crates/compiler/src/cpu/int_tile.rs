@@ -26,7 +26,7 @@ use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, splat};
 use crate::kernel::transpose::transpose;
 use crate::lower::Item;
-use ir::index::{Linear, bounds};
+use ir::index::{Linear, bounds, is_multiple};
 use ir::{BinOp, DType, Graph, Id, Op, Type};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -37,8 +37,10 @@ struct Tile<'a> {
     p: &'a Pattern,
     token: Id,
     row: Id,
-    /// Rows side by side.
+    /// Rows of a vector.
     lanes: i64,
+    /// Vectors of rows side by side.
+    vectors: i64,
     /// Tokens side by side.
     tokens: i64,
     /// Panels that an inner product is cut into, and their counter.
@@ -58,6 +60,15 @@ struct Packed {
     rest: Option<Id>,
 }
 
+/// Counters of the rows of a block.
+#[derive(Clone, Copy)]
+struct BlockRows {
+    /// Of its vectors.
+    vector: Id,
+    /// Of the rows of a vector.
+    within: Id,
+}
+
 /// The codes of a row, by stretches whose bytes are laid out alike.
 struct Stretches {
     /// Counts stretches.
@@ -68,7 +79,7 @@ struct Stretches {
     chunks: Vec<(i64, Id)>,
 }
 
-/// Elements of a panel at most: those of 128 tokens take 256 KiB.
+/// Elements of a panel at most: those of 128 tokens take 256 KiB. Of several vectors of rows, each has a share of them.
 const PANEL: i64 = 2048;
 
 /// Fewer tokens than this take short products as they come.
@@ -96,10 +107,10 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
         return None;
     }
     let (token, row) = p.token_and_row(g, &item.dims)?;
-    let rows = g.as_int(g.src(row)[0])?;
+    let rows = g.src(row)[0];
     let to = Linear::of(g, item.index);
     let contiguous = to.coefficient(row) == 1 && !to.terms.iter().any(|x| x.0 != row && depends(g, x.0, row));
-    if rows % lanes != 0 || t.most(g, token) < 2 || !contiguous || g.dtype(item.buffer) != DType::F32 {
+    if !is_multiple(g, rows, lanes) || t.most(g, token) < 2 || !contiguous || g.dtype(item.buffer) != DType::F32 {
         return None;
     }
     let scales = p.scales(g, token, row)?;
@@ -126,11 +137,17 @@ pub(crate) fn register_tile(t: &mut Tiler, g: &mut Graph, item: &Item) -> Option
     if most < few {
         return Some(t.nest(g, &around, streamed));
     }
-    let panels = if t.target.panels { panels(groups, width, PANEL) } else { 1 };
+    let mut vectors = t.target.row_vectors.min(tokens / 2);
+    while vectors > 1 && !is_multiple(g, rows, lanes * vectors) {
+        vectors /= 2;
+    }
+    let tokens = tokens / vectors;
+    let panels = if t.target.panels { panels(groups, width, PANEL / vectors) } else { 1 };
     let panel = t.counted(g, panels);
-    let tile = Tile { item, p, token, row, lanes, tokens, panels, panel, groups: groups / panels, width, scales };
+    let groups = groups / panels;
+    let tile = Tile { item, p, token, row, lanes, vectors, tokens, panels, panel, groups, width, scales };
     let (mut body, packed) = tile.pack_tokens(t, g)?;
-    let blocks = tile.row_blocks(t, g, rows / lanes, &packed)?;
+    let blocks = tile.row_blocks(t, g, rows, &packed)?;
     let mut stmts = vec![];
     if panels > 1 {
         let start = g.float(0.0);
@@ -291,37 +308,40 @@ impl Tile<'_> {
         Some((vec![make_loop(g, block, stmts)], Packed { codes, factor, rest }))
     }
 
-    /// For each block of rows: unpacks it, then multiplies it with all tokens.
-    fn row_blocks(&self, t: &mut Tiler, g: &mut Graph, blocks: i64, packed: &Packed) -> Option<Vec<Id>> {
-        let block = t.counted(g, blocks);
-        let within = t.counted(g, self.lanes);
-        let n = g.int(self.lanes);
-        let first = g.mul(block, n);
-        let at = g.add(first, within);
-        let (codes, mut stmts) = self.unpack(t, g, within, at)?;
+    /// For each block of rows: unpacks it, a vector of rows after the other, then multiplies it with all tokens.
+    fn row_blocks(&self, t: &mut Tiler, g: &mut Graph, rows: Id, packed: &Packed) -> Option<Vec<Id>> {
+        let block = t.rounds(g, rows, self.vectors * self.lanes);
+        let rows = BlockRows { vector: t.counted(g, self.vectors), within: t.counted(g, self.lanes) };
+        let (all, lanes) = (g.int(self.vectors * self.lanes), g.int(self.lanes));
+        let first = g.mul(block, all);
+        let at = g.mul(rows.vector, lanes);
+        let at = g.add(first, at);
+        let at = g.add(at, rows.within);
+        let (codes, mut unpacked) = self.unpack(t, g, &rows, at)?;
         let mut floats = |t: &mut Tiler, g: &mut Graph, e: Option<Id>| -> Option<Option<Id>> {
             let Some(e) = e else { return Some(None) };
             let e = replace(g, e, self.row, at);
-            let (buffer, s) = self.unpack_floats(t, g, within, e)?;
-            stmts.extend(s);
+            let (buffer, s) = self.unpack_floats(t, g, &rows, e)?;
+            unpacked.extend(s);
             Some(Some(buffer))
         };
         let factor = floats(t, g, self.scales.factor.row)?;
         let rest = floats(t, g, self.scales.rest.as_ref().and_then(|r| r.row))?;
         let of_rows = Packed { codes, factor, rest };
+        let mut stmts = vec![make_loop(g, rows.vector, unpacked)];
         stmts.extend(self.multiply(t, g, first, &of_rows, packed));
         Some(vec![make_loop(g, block, stmts)])
     }
 
     /// Codes of a block of rows, four bytes of each row beside each other.
-    fn unpack(&self, t: &mut Tiler, g: &mut Graph, within: Id, row: Id) -> Option<(Id, Vec<Id>)> {
-        let k = self.groups * self.width;
+    fn unpack(&self, t: &mut Tiler, g: &mut Graph, rows: &BlockRows, row: Id) -> Option<(Id, Vec<Id>)> {
+        let (k, BlockRows { vector, within }) = (self.groups * self.width, *rows);
         let code = replace(g, self.p.code, self.row, row);
         let Stretches { step, span, chunks } = self.contiguous_chunks(t, g, code)?;
         let units = self.units(k, span);
         let stretch = span.max(4 * units);
         let raw = t.stash(g, DType::U8, (self.lanes * stretch) as usize);
-        let codes = t.stash(g, DType::U8, (self.lanes * k) as usize);
+        let codes = t.stash(g, DType::U8, (self.vectors * self.lanes * k) as usize);
         let around = t.counted(g, k / stretch);
         let mut by_row = vec![];
         for sub in 0..stretch / span {
@@ -359,6 +379,7 @@ impl Tile<'_> {
             let to = g.mul(around, per);
             let off = g.int(first * self.lanes);
             let to = g.add(to, off);
+            let to = self.in_vector(g, vector, k, to);
             body.extend(self.store_columns(t, g, &rows, 4, codes, to));
         }
         Some((codes, vec![make_loop(g, around, body)]))
@@ -371,8 +392,8 @@ impl Tile<'_> {
         collect_loads(g, codes, &mut loads);
         let load = *loads.first()?;
         let (buffer, index) = (g.src(load)[0], g.src(load)[1]);
-        let lanes = g.int(self.lanes);
-        let further = g.add(within, lanes);
+        let rows = g.int(self.vectors * self.lanes);
+        let further = g.add(within, rows);
         let index = replace(g, index, within, further);
         Some(g.make(Op::Prefetch(1), DType::Index, vec![], vec![buffer, index]))
     }
@@ -419,8 +440,16 @@ impl Tile<'_> {
         None
     }
 
+    /// Element `at` of a vector of rows, each of which has `len` elements.
+    fn in_vector(&self, g: &mut Graph, vector: Id, len: i64, at: Id) -> Id {
+        let whole = g.int(self.lanes * len);
+        let before = g.mul(vector, whole);
+        g.add(before, at)
+    }
+
     /// A float of each row and group, the rows beside each other.
-    fn unpack_floats(&self, t: &mut Tiler, g: &mut Graph, within: Id, e: Id) -> Option<(Id, Vec<Id>)> {
+    fn unpack_floats(&self, t: &mut Tiler, g: &mut Graph, rows: &BlockRows, e: Id) -> Option<(Id, Vec<Id>)> {
+        let BlockRows { vector, within } = *rows;
         let mut n = power_dividing(self.groups, self.lanes);
         let (step, v) = loop {
             let step = t.counted(g, self.groups / n);
@@ -431,7 +460,7 @@ impl Tile<'_> {
             }
         };
         let raw = t.stash(g, DType::F32, (self.lanes * n) as usize);
-        let buffer = t.stash(g, DType::F32, (self.lanes * self.groups) as usize);
+        let buffer = t.stash(g, DType::F32, (self.vectors * self.lanes * self.groups) as usize);
         let len = g.int(n);
         let at = g.mul(within, len);
         let store = t.store(g, raw, at, v);
@@ -444,6 +473,7 @@ impl Tile<'_> {
             .collect();
         let per = g.int(n * self.lanes);
         let to = g.mul(step, per);
+        let to = self.in_vector(g, vector, self.groups, to);
         body.extend(self.store_columns(t, g, &rows, 1, buffer, to));
         Some((buffer, vec![make_loop(g, step, body)]))
     }
@@ -462,41 +492,49 @@ impl Tile<'_> {
             let off = g.int((unit * self.tokens + i) * bytes);
             g.add(at, off)
         };
-        let of_row = |g: &mut Graph, units: i64, unit: i64, bytes: i64| {
+        let of_row = |g: &mut Graph, vector: i64, units: i64, unit: i64, bytes: i64| {
             let per = g.int(units * self.lanes * bytes);
             let at = g.mul(group, per);
-            let off = g.int(unit * self.lanes * bytes);
+            let off = g.int((vector * self.groups * units + unit) * self.lanes * bytes);
             g.add(at, off)
         };
         let quads = self.width / 4;
-        let row_floats = |g: &mut Graph, buffer: Option<Id>| {
+        let vectors = 0..self.vectors;
+        let row_floats = |g: &mut Graph, buffer: Option<Id>, vector: i64| {
             buffer.map(|b| {
-                let at = of_row(g, 1, 0, 1);
+                let at = of_row(g, vector, 1, 0, 1);
                 g.load(b, at, lanes)
             })
         };
-        let (row_factor, row_rest) = (row_floats(g, of_rows.factor), row_floats(g, of_rows.rest));
         // A vector of codes serves all tokens before the next is loaded.
-        let mut dots: Vec<Dots> = (0..self.tokens).map(|_| Dots::new(g, lanes, self.p.most, t.target.pairs)).collect();
+        let sides: Vec<(i64, i64)> = (0..self.tokens).flat_map(|i| vectors.clone().map(move |v| (i, v))).collect();
+        let mut dots: Vec<Dots> = sides.iter().map(|_| Dots::new(g, lanes, self.p.most, t.target.pairs)).collect();
         let mut body = vec![];
         for q in 0..quads {
-            let at = of_row(g, quads, q, 4);
-            let code = g.load(of_rows.codes, at, 4 * lanes);
+            let codes: Vec<Id> = vectors
+                .clone()
+                .map(|v| {
+                    let at = of_row(g, v, quads, q, 4);
+                    g.load(of_rows.codes, at, 4 * lanes)
+                })
+                .collect();
             let mut set = vec![];
-            for (i, dots) in dots.iter_mut().enumerate() {
-                let at = of_token(g, quads, q, i as i64, 4);
+            for (&(i, v), dots) in sides.iter().zip(&mut dots) {
+                let at = of_token(g, quads, q, i, 4);
                 let x = g.load(of_tokens.codes, at, 4);
                 let map = (0..4 * lanes).map(|l| (l % 4) as u16).collect();
                 let x = g.make(Op::Shuffle(map), Type::vector(DType::I8, 4 * lanes), vec![], vec![x]);
-                dots.add(g, code, x);
+                dots.add(g, codes[v as usize], x);
                 dots.hold(t, g, &mut set);
             }
             body.push(t.set(g, set));
         }
         let (mut first, mut update, mut last) = (vec![], vec![], vec![]);
-        for (i, mut dots) in (0..).zip(dots) {
+        for ((i, v), mut dots) in sides.into_iter().zip(dots) {
             let at = self.token_at(g, block, i);
-            let mut m = FxHashMap::from_iter([(self.token, at), (self.row, first_row)]);
+            let before = g.int(v * self.lanes);
+            let row = g.add(first_row, before);
+            let mut m = FxHashMap::from_iter([(self.token, at), (self.row, row)]);
             let index = g.substitute(self.item.index, &mut m);
             let acc = t.acc(g, sums);
             let start = if self.panels > 1 { g.load(self.item.buffer, index, lanes) } else { zero(g, sums) };
@@ -512,6 +550,7 @@ impl Tile<'_> {
                 let all: Vec<Id> = row.into_iter().chain(token).collect();
                 combined(g, BinOp::Mul, &all)
             };
+            let (row_factor, row_rest) = (row_floats(g, of_rows.factor, v), row_floats(g, of_rows.rest, v));
             let token_factor = token_float(g, of_tokens.factor);
             let dot = dots.total(g);
             let mut value = g.cast(dot, DType::F32);

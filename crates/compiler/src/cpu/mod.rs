@@ -11,6 +11,7 @@ mod int_tile;
 mod panels;
 pub mod plan;
 pub(crate) mod select;
+mod summed_map;
 pub mod tile;
 mod transposed_map;
 mod vectors;

@@ -32,6 +32,9 @@ pub struct Plan {
     /// Tokens of a step that are multiplied side by side with unpacked weights,
     /// a power of two; 1 never.
     pub tokens: i64,
+    /// Vectors of unpacked rows that are multiplied side by side with as many fewer tokens, a power of two: a value of a
+    /// token is loaded for all of them.
+    pub row_vectors: i64,
     /// Whether there is a matrix unit for [`ir::Op::Product`]; rows of block formats are then multiplied in bf16 where a
     /// step has many tokens.
     pub matrix_unit: bool,
@@ -74,6 +77,7 @@ impl Plan {
             prefetch_l2: AHEAD,
             prefetch_l1: AHEAD_NEAR,
             tokens: 8,
+            row_vectors: 1,
             matrix_unit: false,
             dots: true,
             pairs: false,

@@ -10,10 +10,12 @@
 //! | vector map | no sum: one element a lane |
 //! | vector exchange | no sum, loads that are neighbours along an outer dimension |
 //! | scalar reduction, scalar map | what is left |
+//!
+//! A vector map and a vector reduction of what it makes may be one pass (`summed_map.rs`).
 
 use crate::cpu::plan::Plan;
 use crate::cpu::vectors::Tiler;
-use crate::cpu::{bf16_tile, dot, hoisted_dequant, int_tile, transposed_map};
+use crate::cpu::{bf16_tile, dot, hoisted_dequant, int_tile, summed_map, transposed_map};
 use crate::kernel::body::{Body, Way};
 use crate::kernel::emitter::{block, phases};
 use crate::kernel::expression::has_reduction;
@@ -24,7 +26,17 @@ use ir::{Graph, Id, Op};
 pub fn tile(g: &mut Graph, nest: &Nest, plan: &Plan) -> Body {
     let mut t = Tiler::new(plan.clone(), nest, nest.stashes.clone());
     let mut ways = vec![];
-    let root = phases(g, nest, |g, item, out| ways.push(statements(&mut t, g, item, out)));
+    let root = phases(g, nest, |g, items, out| {
+        if let [map, sum, ..] = items
+            && let Some(stmts) = t.attempt(|t| summed_map::summed_map(t, g, map, sum))
+        {
+            out.extend(stmts);
+            ways.extend([Way::by("vector map"), Way::by("vector reduction")]);
+            return 2;
+        }
+        ways.push(statements(&mut t, g, &items[0], out));
+        1
+    });
     let root = block(g, root);
     Body { root, stashes: t.into_stashes(), tasks: nest.tasks, ways }
 }
@@ -43,7 +55,7 @@ fn statements(t: &mut Tiler, g: &mut Graph, item: &Item, out: &mut Vec<Id>) -> W
             } else if let Some((write, item)) = t.attempt(|t| hoisted_dequant::converted_once(t, g, item)) {
                 out.extend(write);
                 return Way { before: Some("vector map"), ..statements(t, g, &item, out) };
-            } else if let Some(s) = t.lanes_along_reduction(g, item, op) {
+            } else if let Some(s) = t.lanes_along_reduction(g, item, op, None) {
                 ("vector reduction", s)
             } else if let Some(s) = t.lanes_along_output(g, item, op) {
                 ("vector columns", s)

@@ -7,7 +7,7 @@ use crate::kernel::lane_order::lane_order;
 use crate::kernel::superword::{Packer, splat};
 use crate::kernel::transpose::sums_of_rows;
 use crate::lower::{Item, identity};
-use ir::index::{Linear, bounds};
+use ir::index::{Linear, bounds, is_multiple};
 use ir::{BinOp, DType, Graph, Id, Op, ReduceOp, Space, Type};
 use rustc_hash::FxHashMap;
 
@@ -66,15 +66,15 @@ impl Emitter<Plan> {
     /// One element a lane, along the last dimension.
     pub(super) fn vector_map(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
         let (&last, outer) = item.dims.split_last()?;
-        let extent = g.as_int(g.src(last)[0])?;
+        let extent = g.src(last)[0];
         let mut n = self.lanes();
-        while n > 1 && extent % n != 0 {
+        while n > 1 && !is_multiple(g, extent, n) {
             n /= 2;
         }
         if n < 4 || has_reduction(g, item.value) {
             return None;
         }
-        let r = self.counted(g, extent / n);
+        let r = self.rounds(g, extent, n);
         let (value, index) = self.pack_along(g, last, r, n, item.value, Some(item.index), 1)?;
         let st = self.store(g, item.buffer, index?, value);
         let mut dims = outer.to_vec();
@@ -82,8 +82,15 @@ impl Emitter<Plan> {
         Some(self.nest(g, &dims, vec![st]))
     }
 
-    /// Lanes along the innermost summed dimension, several sums side by side.
-    pub(super) fn lanes_along_reduction(&mut self, g: &mut Graph, item: &Item, op: ReduceOp) -> Option<Vec<Id>> {
+    /// Lanes along the innermost summed dimension, several sums side by side. What is `made` of each element is stored as it
+    /// is added.
+    pub(super) fn lanes_along_reduction(
+        &mut self,
+        g: &mut Graph,
+        item: &Item,
+        op: ReduceOp,
+        made: Option<&Item>,
+    ) -> Option<Vec<Id>> {
         let src = g.src(item.value).to_vec();
         let (body, ranges) = (src[0], &src[1..]);
         if has_reduction(g, body) || self.target.vector_bytes == 0 {
@@ -121,42 +128,63 @@ impl Emitter<Plan> {
                 _ => width *= 2,
             }
         };
+        let made = match made {
+            Some(made) if width == n => {
+                let (value, first) = self.pack_along(g, k, r, n, made.value, Some(made.index), 1)?;
+                Some((made.buffer, first?, value))
+            }
+            Some(_) => return None,
+            None => None,
+        };
         let trips = extent / width;
         let vector = Type::vector(ty, n as usize);
         // Side by side: dimensions along which loads repeat.
         let (unrolled, dims) = self.unroll(g, &item.dims, body, self.target.sums());
         let copies = expand_copies(g, &unrolled);
-        let mut chains = self.target.chains.min(8 / copies.len().max(1) as i64).max(1);
+        // What is stored takes registers, too.
+        let sums = if made.is_some() { 4 } else { 8 };
+        let mut chains = self.target.chains.min(sums / copies.len().max(1) as i64).max(1);
         while trips % chains != 0 {
             chains -= 1;
         }
         let mut chains = if steps.len() > 1 { 1 } else { chains };
         let mut loop_range = r;
-        let mut per_trip: Vec<Vec<Id>> = vec![steps.clone()];
+        let mut rounds = vec![r];
         if chains > 1 {
             loop_range = self.counted(g, trips / chains);
-            per_trip = (0..chains)
+            rounds = (0..chains)
                 .map(|c| {
                     let (kc, c) = (g.int(chains), g.int(c));
                     let at = g.mul(loop_range, kc);
-                    let at = g.add(at, c);
-                    steps.iter().map(|&s| replace(g, s, r, at)).collect()
+                    g.add(at, c)
                 })
                 .collect();
         } else {
             chains = 1;
         }
+        let per_trip: Vec<Vec<Id>> =
+            rounds.iter().map(|&at| steps.iter().map(|&s| replace(g, s, r, at)).collect()).collect();
         let start = g.constant(identity(op, ty), ty);
         let start = splat(g, start, n as usize);
-        let (mut first, mut update, mut totals) = (vec![], vec![], vec![]);
+        let (mut first, mut kept, mut update, mut totals, mut stores) = (vec![], vec![], vec![], vec![], vec![]);
         for c in &copies {
             let accs: Vec<Id> = (0..chains).map(|_| self.acc(g, vector)).collect();
-            for (acc, steps) in accs.iter().zip(&per_trip) {
+            for ((acc, steps), &at) in accs.iter().zip(&per_trip).zip(&rounds) {
                 first.push((*acc, start));
                 let mut next = *acc;
                 for &s in steps {
                     let s = g.substitute(s, &mut c.clone());
                     next = combine(g, op, next, s);
+                }
+                if let Some((buffer, index, value)) = made {
+                    let [index, value] = [index, value].map(|e| {
+                        let e = replace(g, e, r, at);
+                        g.substitute(e, &mut c.clone())
+                    });
+                    let held = self.acc(g, g.ty(value));
+                    kept.push((held, value));
+                    next = replace(g, next, value, held);
+                    stores.push(self.store(g, buffer, index, held));
                 }
                 update.push((*acc, next));
             }
@@ -165,7 +193,8 @@ impl Emitter<Plan> {
         }
         let last = self.store_across(g, item.buffer, op, &totals, unrolled.first().map_or(1, |u| u.2 as usize));
         let mut stmts = vec![self.set(g, first)];
-        let body = vec![self.set(g, update)];
+        let made = made.map(|_| self.set(g, kept));
+        let body = made.into_iter().chain([self.set(g, update)]).chain(stores).collect();
         let mut inner = ranges[..ranges.len() - 1].to_vec();
         inner.push(loop_range);
         stmts.extend(self.nest(g, &inner, body));

@@ -45,6 +45,13 @@ impl<T> Emitter<T> {
         self.range(g, e)
     }
 
+    /// A new counter of the rounds of `n` in an extent that is a multiple of it.
+    pub(crate) fn rounds(&mut self, g: &mut Graph, extent: Id, n: i64) -> Id {
+        let n = g.int(n);
+        let count = g.binary(BinOp::Div, extent, n);
+        self.range(g, count)
+    }
+
     /// A new counter of the blocks of `n` that hold all of `extent`; the last may be partly empty.
     pub(crate) fn blocks_of(&mut self, g: &mut Graph, extent: Id, n: i64) -> Id {
         let (up, n) = (g.int(n - 1), g.int(n));
@@ -113,12 +120,19 @@ impl<T> Emitter<T> {
     }
 }
 
-/// The statements of all phases of a nest, where `item` writes those of an item.
-pub(crate) fn phases(g: &mut Graph, nest: &Nest, mut item: impl FnMut(&mut Graph, &Item, &mut Vec<Id>)) -> Vec<Id> {
+/// The statements of all phases of a nest, where `next` writes those of the first of some items, or of several, and says of
+/// how many.
+pub(crate) fn phases(
+    g: &mut Graph,
+    nest: &Nest,
+    mut next: impl FnMut(&mut Graph, &[Item], &mut Vec<Id>) -> usize,
+) -> Vec<Id> {
     let mut all = vec![];
     for phase in &nest.phases {
-        let mut stmts = vec![];
-        phase.items.iter().for_each(|i| item(g, i, &mut stmts));
+        let (mut stmts, mut done) = (vec![], 0);
+        while done < phase.items.len() {
+            done += next(g, &phase.items[done..], &mut stmts);
+        }
         match phase.serial {
             Some(r) => all.push(make_loop(g, r, stmts)),
             None => all.extend(stmts),

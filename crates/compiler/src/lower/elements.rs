@@ -19,6 +19,15 @@ impl Lowering<'_> {
                     let full = g.int(steps);
                     let n = match g.as_int(count) {
                         Some(c) if c % steps == 0 => full,
+                        // In what both are multiples of: the last rows of a matrix fill vectors if all do.
+                        Some(c) => {
+                            let each = index::gcd(c, steps);
+                            let [least, all, whole] = [steps / each, c / each, each].map(|n| g.int(n));
+                            let before = g.binary(BinOp::Div, self.base[axis], whole);
+                            let left = g.sub(all, before);
+                            let n = g.binary(BinOp::Min, least, left);
+                            g.mul(n, whole)
+                        }
                         None if index::is_multiple(g, count, steps) => full,
                         _ => {
                             let left = g.sub(count, self.base[axis]);

@@ -17,8 +17,10 @@ pub const PRELUDE: &str = include_str!("prelude.h");
 /// Bytes at whose multiples scratch arrays begin: a line of the cache, and a vector.
 pub(crate) const ALIGN: usize = 64;
 
-/// The function of a kernel. `vars` names the variables in the order of the
-/// `vars` argument.
+/// The function of a kernel, and before it one of its tasks. `vars` names the variables in the order of the `vars` argument.
+///
+/// Buffers are parameters of the latter, as compilers believe `restrict` of parameters only: that of a local variable keeps no
+/// load out of a loop that stores. A buffer in which a kernel replaces what it reads has two names, and is not restricted.
 ///
 /// # Errors
 /// What C has no words for.
@@ -30,19 +32,18 @@ pub(crate) fn kernel(
     vars: &[String],
 ) -> Result<String, Unwritable> {
     let mut r = Renderer::new(C { selection }, vars, 1);
-    let mut head = String::new();
-    let _ = writeln!(
-        head,
-        "void {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{"
-    );
+    let (mut parameters, mut arguments) = (String::new(), String::new());
     let mut offset = 0usize;
     for s in &body.stashes {
         let Op::Buffer { slot, len, .. } = *g.op(*s) else { unreachable!() };
         let ty = g.dtype(*s);
-        let _ = writeln!(head, "  {0} *restrict s{slot} = ({0} *)((char *)scratch + {offset});", type_name(ty.into()));
+        let _ = write!(parameters, "{} *restrict s{slot}, ", type_name(ty.into()));
+        let _ = write!(arguments, "({} *)((char *)scratch + {offset}), ", type_name(ty.into()));
         offset += (len * ty.bytes()).next_multiple_of(ALIGN);
     }
     let order = g.toposort(&[body.root]);
+    let slots = |read: bool| -> Vec<u32> { order.iter().filter_map(|&id| slot(g, id, read)).collect() };
+    let (read, written) = (slots(true), slots(false));
     let mut accs = String::new();
     for &id in &order {
         match *g.op(id) {
@@ -51,16 +52,16 @@ pub(crate) fn kernel(
             }
             Op::Buffer { slot, space, .. } if !space.is_scratch() => {
                 let (c, star) = if space.is_read_only() { ("const ", "i") } else { ("", "o") };
+                let restrict = if read.contains(&slot) && written.contains(&slot) { "" } else { "restrict " };
                 let ty = g.dtype(id);
-                let _ = writeln!(
-                    head,
-                    "  {c}{0} *restrict {star}{slot}_{ty} = ({c}{0} *)bufs[{slot}];",
-                    type_name(ty.into())
-                );
+                let _ = write!(parameters, "{c}{} *{restrict}{star}{slot}_{ty}, ", type_name(ty.into()));
+                let _ = write!(arguments, "bufs[{slot}], ");
             }
             _ => {}
         }
     }
+    let tasks = "const int64_t *restrict vars, int64_t begin, int64_t end";
+    let mut head = format!("static void KL_TASKS({symbol})({parameters}{tasks}) {{\n");
     let unit = order.iter().any(|&id| *g.op(id) == Op::Product);
     if unit {
         head.push_str("  kl_product_begin();\n");
@@ -77,8 +78,20 @@ pub(crate) fn kernel(
     if unit {
         head.push_str("  kl_product_end();\n");
     }
-    head.push_str("  (void)vars; (void)scratch;\n}\n");
+    let _ = writeln!(
+        head,
+        "  (void)vars;\n}}\nvoid {symbol}(void *const *bufs, const int64_t *vars, int64_t begin, int64_t end, void *scratch) {{\n  \
+         KL_TASKS({symbol})({arguments}vars, begin, end);\n  (void)scratch;\n}}"
+    );
     Ok(head)
+}
+
+/// The slot of a buffer that a kernel shares with others, if it reads it alone, or if it does not.
+fn slot(g: &Graph, id: Id, read: bool) -> Option<u32> {
+    match *g.op(id) {
+        Op::Buffer { slot, space, .. } if !space.is_scratch() && space.is_read_only() == read => Some(slot),
+        _ => None,
+    }
 }
 
 /// C, and how the values of a kernel are computed in it.

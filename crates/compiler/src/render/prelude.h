@@ -33,6 +33,9 @@
 #include <arm_neon.h>
 #endif
 #define KL static inline __attribute__((always_inline, unused))
+/* The name of the function of a kernel's tasks, whatever name the kernel has been given. */
+#define KL_PASTE(a, b) a##b
+#define KL_TASKS(symbol) KL_PASTE(symbol, _tasks)
 typedef uint16_t kl_f16;
 typedef uint16_t kl_bf16;
 #define KL_VECTOR(name, base, mask, n) \

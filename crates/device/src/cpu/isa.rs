@@ -313,6 +313,8 @@ impl Target {
         let mut options = Options::cpu(numerics, self.isa.vector_bytes());
         options.on_cpu(|cpu| {
             cpu.plan.pairs = matches!(self.isa, Isa::Avx2 | Isa::Avx512);
+            // A product of bytes needs its value in a register: with one load for each, loads are what bounds a tile.
+            cpu.plan.row_vectors = if self.isa == Isa::Avx2 { 2 } else { 1 };
             cpu.plan.matrix_unit = self.extras.contains(&Extra::AmxBf16);
             if self.isa == Isa::Scalar {
                 cpu.plan = Plan::scalar();
