@@ -252,6 +252,36 @@ fn attention_multiplies_matrices() {
     }
 }
 
+/// What goes from token to token stays in the lanes that have it: a loop of a recurrence has no memory of its block, and so waits
+/// for nobody.
+#[test]
+fn what_a_recurrence_carries_lies_in_registers() {
+    let targets: [fn(Numerics) -> Options; 3] = [Options::gpu, Options::wgsl_of_matrices, Options::wgsl];
+    let shapes = ["qwen3.5-0.8b", "kimi-linear-48b-a3b", "mamba2-2.7b", "mamba-2.8b"];
+    for (shape, options) in shapes.into_iter().flat_map(|shape| targets.map(|options| (shape, options))) {
+        let c = compiled(Class::Prompt, shape, 1, options);
+        let kernels: Vec<&Kernel> = c.program.kernels.iter().filter(|k| k.symbol.ends_with("lane_rows")).collect();
+        let [kernel] = kernels[..] else { panic!("{shape}: {} kernels of recurrences", kernels.len()) };
+        assert_eq!(kernel.geometry.shared_bytes, 0, "{shape}");
+        let waits = ["__syncthreads", "workgroupBarrier"].iter().any(|barrier| kernel.source.contains(barrier));
+        assert!(!waits, "{shape}: {}", kernel.source);
+    }
+}
+
+/// The tasks of a shared expert leave most of a card idle, so they are a part of the launch of all others.
+#[test]
+fn a_shared_expert_runs_beside_the_others() {
+    for shape in ["glm-4.7-flash", "deepseek-v2-lite"] {
+        let c = compiled(Class::Prompt, shape, 2, Options::wgsl_of_matrices);
+        for part in ["gate", "down"] {
+            let names = [format!("ffn_{part}_exps"), format!("ffn_{part}_shexp")];
+            let launches = || c.program.stages.iter().flat_map(|stage| &stage.launches);
+            let both = launches().filter(|launch| names.iter().all(|name| launch.origin.contains(name.as_str())));
+            assert_eq!(both.count(), 1, "{shape}: {part}");
+        }
+    }
+}
+
 /// Queries are halves where the keys that they meet are, and nowhere else: other keys are not rounded for them.
 #[test]
 fn caches_that_are_no_halves_are_not_multiplied_by_cooperative_matrices() {

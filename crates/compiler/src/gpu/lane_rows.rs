@@ -173,6 +173,10 @@ impl Loop<'_> {
         }
         let condition = self.condition(g, &item.dims, matrix)?;
         let always = condition.is_none();
+        // All lanes of a row have to be there to exchange sums.
+        if sum.is_some() && !always {
+            return None;
+        }
         let values = match (sum, matrix) {
             (Some(op), _) => {
                 let &[body, range] = g.src(item.value) else { return None };
