@@ -22,6 +22,7 @@ mod poison;
 mod positions;
 mod prefill_attention;
 mod program_cache;
+mod published;
 mod quantize;
 mod ragged;
 mod random_steps;

@@ -1,7 +1,7 @@
 //! Every matrix product of every golden model takes a path that was made for it, and the compiler's log says which.
 
-use crate::support::golden;
 use crate::support::hollow::Hollow;
+use crate::support::{golden, in_parallel};
 use compiler::program::Launch;
 use compiler::program::products::{PACKED, Product};
 use compiler::{Numerics, Options};
@@ -13,8 +13,7 @@ use model::step::Class;
 use model::synth::{SynthOptions, SynthPlan};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Sums of floats in vectors: along the sum, or along the output where blocks lie across the sum.
 const VECTORS: [&str; 2] = ["vector reduction", "vector columns"];
@@ -144,18 +143,9 @@ fn problems(path: &Path, setups: &[Setup], without: &[&str]) -> (Vec<String>, us
 #[test]
 fn no_product_of_a_golden_model_takes_a_generic_path() {
     let files = golden();
-    let (next, results) = (AtomicUsize::new(0), Mutex::new((vec![], 0)));
-    let worker = || {
-        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (found, count) = problems(path, &setups(), &[]);
-            let mut all = results.lock().expect("no panic above");
-            all.0.extend(found);
-            all.1 += count;
-        }
-    };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
-    let (found, products) = results.into_inner().expect("no panic above");
+    let all = in_parallel(&files, |path| problems(path, &setups(), &[]));
+    let products: usize = all.iter().map(|(_, count)| count).sum();
+    let found: Vec<String> = all.into_iter().flat_map(|(found, _)| found).collect();
     println!("{products} products of {} golden models", files.len());
     assert!(products > 500 * files.len(), "{products} products were found");
     assert!(found.is_empty(), "{} of {products}:\n{}", found.len(), found.join("\n"));

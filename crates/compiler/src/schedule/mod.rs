@@ -118,6 +118,9 @@ pub fn schedule(g: &mut Graph, roots: &[Id], prices: &Prices) -> Result<Schedule
     Ok(s.out)
 }
 
+/// Why a task has one step of an axis: it has one count.
+const COUNTS: &str = "a fold counts its parts anew for each of its steps";
+
 /// Whether a node has a kernel that is made for it: none takes it, or computes it again.
 fn stands_alone(g: &Graph, id: Id) -> bool {
     matches!(g.op(id), Op::Scatter | Op::Scan(_) | Op::Recur { .. } | Op::Fence | Op::Call { .. })
@@ -336,16 +339,21 @@ impl Scheduler {
             let Some(map) = map.filter(|map| only_here && map.contains(&serial)) else { continue };
             // The parts of a concatenation are written one after the other.
             let torn = matches!(*g.op(id), Op::Concat(along) if matches!(map[along], Along::Axis { .. }));
-            if roles.free.contains(&id) || self.out.home.contains_key(&id) || stands_alone(g, id) || torn {
+            // What a fence asks for is written in the loop.
+            let alone = stands_alone(g, id) && *g.op(id) != Op::Fence;
+            if roles.free.contains(&id) || self.out.home.contains_key(&id) || alone || torn {
                 continue;
             }
             inside.insert(id);
             for (operand, source) in g.src(id).to_vec().into_iter().enumerate() {
-                let asked = backward(g, id, operand, &map);
-                let known = open.entry(source).or_insert_with(|| asked.clone());
-                if *known != asked {
-                    *known = None;
+                // An index has the dimensions of what it chooses, whatever it chooses from.
+                if *g.op(id) == Op::Gather && operand == 1 {
+                    continue;
                 }
+                let asked = backward(g, id, operand, &map);
+                let known = open.remove(&source).unwrap_or_else(|| asked.clone());
+                let both = known.zip(asked).and_then(|(known, asked)| unify(&known, &asked).ok());
+                open.insert(source, both);
             }
             if !self.is_transparent(g, id) {
                 body.push((id, map));
@@ -529,6 +537,9 @@ impl Scheduler {
         if info.serial || n % by != 0 {
             return Err(format!("{n} steps cannot be cut in blocks of {by}"));
         }
+        if cuts::counted_anew(g, &self.out, group, axis) {
+            return Err(COUNTS.into());
+        }
         let tasks = self.tasks(g, group, Some((axis, n / by)));
         self.leaves_enough(g, id, group, tasks)?;
         let rows = cuts::widest_unit(&self.out, group, axis) * by;
@@ -609,6 +620,9 @@ impl Scheduler {
         }
         if info.serial {
             return Err("it reads all steps of a serial loop".into());
+        }
+        if cuts::counted_anew(g, &self.out, group, axis) {
+            return Err(COUNTS.into());
         }
         let tasks = self.tasks(g, group, Some((axis, 1))) / self.prefixes(g, group, axis);
         self.leaves_enough(g, id, group, tasks)?;

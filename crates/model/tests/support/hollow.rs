@@ -87,7 +87,8 @@ impl<'a> Hollow<'a> {
         })
     }
 
-    fn sizes(&self, class: Class) -> Sizes {
+    /// How large the steps of a class are.
+    pub fn sizes(&self, class: Class) -> Sizes {
         let pages = self.context / PAGE;
         Sizes {
             class,
@@ -102,7 +103,8 @@ impl<'a> Hollow<'a> {
         }
     }
 
-    fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {
+    /// What is made of its file and of what that says.
+    pub fn with_file<T>(&self, f: impl FnOnce(&Gguf, &Config) -> T) -> T {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let synth = SynthOptions { layers: Some(self.layers), mixed: self.mixed, ..Default::default() };
         let plan = SynthPlan::new(self.shape, self.quant, &synth).expect("a known shape");

@@ -11,8 +11,10 @@ use compiler::{Numerics, Options};
 use device::{Cpu, CpuConfig, Target};
 use gguf::Gguf;
 use model::synth::{SynthOptions, SynthPlan};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The processor with so many workers. Kernels are kept from one run of the tests to the next.
 pub fn cpu(threads: usize) -> Arc<Cpu> {
@@ -64,6 +66,22 @@ pub fn golden_in(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
     files.sort();
     files
+}
+
+/// What `f` makes of each of these, in their order, by as many threads as there are processors.
+pub fn in_parallel<T: Sync, R: Send>(all: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let worker = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(one) = all.get(at) else { break };
+            let made = f(one);
+            results.lock().expect("no panic above").insert(at, made);
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    results.into_inner().expect("no panic above").into_values().collect()
 }
 
 /// Tokens without a pattern (Marsaglia, "Xorshift RNGs", 2003).

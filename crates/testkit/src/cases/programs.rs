@@ -42,6 +42,7 @@ pub fn all() -> Vec<(String, Case)> {
         an_output_may_be_read_through_a_slice
         a_fence_stands_between_two_kernels
         integers_wrap
+        a_softmax_of_one_tile
     ];
     let named = named.into_iter().map(|(name, program)| (name.replace('_', " "), program()));
     named.chain(products(12, |_| true)).chain(products(256, |name| ["Q4_0", "Q6_K"].contains(&name))).collect()
@@ -116,6 +117,19 @@ fn integers_wrap() -> Case {
     }
     case.output("sum", &x.sum(0).cast(DType::F32));
     case.output("negative", &x.unary(UnOp::Neg).lt(&zero).cast(DType::F32));
+    case
+}
+
+/// A loop of at most one step.
+fn a_softmax_of_one_tile() -> Case {
+    let mut r = Random(31);
+    let mut case = Case::default();
+    case.bind("x", bytes(&r.floats(3 * 8)));
+    case.bind("count", int_bytes(&[1, 1, 1]));
+    let x = case.b.input("x", DType::F32, dims![3, 1, 8]);
+    let count = case.b.input("count", DType::I32, dims![3]);
+    let parts = SoftmaxParts::of_tile(&x.silu(), |e| e * &x);
+    case.output("y", &parts.fold(1, &count).finish());
     case
 }
 
