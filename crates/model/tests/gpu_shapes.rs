@@ -272,7 +272,9 @@ fn what_a_recurrence_carries_lies_in_registers() {
 #[test]
 fn a_shared_expert_runs_beside_the_others() {
     for shape in ["glm-4.7-flash", "deepseek-v2-lite"] {
-        let c = compiled(Class::Prompt, shape, 2, Options::wgsl_of_matrices);
+        let hollow = Hollow { most_tokens: 2048, ..Hollow::new(shape, 2) };
+        let options = Options::wgsl_of_matrices(hollow.numerics);
+        let c = hollow.compile_with(Class::Prompt, &options).expect("a program");
         for part in ["gate", "down"] {
             let names = [format!("ffn_{part}_exps"), format!("ffn_{part}_shexp")];
             let launches = || c.program.stages.iter().flat_map(|stage| &stage.launches);
