@@ -57,7 +57,7 @@ impl Rows {
     pub(super) fn warps(&self, plan: &GpuPlan) -> i64 {
         let lanes = (self.columns / EACH).clamp(1, plan.lanes);
         let warps = ((self.rows * lanes + plan.lanes - 1) / plan.lanes) as u64;
-        (warps.next_power_of_two() as i64).clamp(plan.warps, plan.most_warps)
+        plan.able(warps.next_power_of_two() as i64).max(plan.able(plan.warps))
     }
 }
 

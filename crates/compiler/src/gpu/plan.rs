@@ -162,11 +162,15 @@ const WORTH: i64 = 16;
 impl GpuPlan {
     /// The plan with as many warps in a block as `tasks` blocks need, if the largest item of a block has `elements`.
     pub fn for_blocks(&self, tasks: i64, elements: i64) -> GpuPlan {
-        let most = self.most_warps.clamp(1, 32);
-        let pow2 = |n: i64| (n.clamp(1, most) as u64 + 1).next_power_of_two() as i64 / 2;
         let worth = elements / (WORTH * self.lanes);
-        let wanted = pow2((self.all_warps / tasks.max(1)).min(worth));
-        GpuPlan { warps: pow2(self.warps).max(wanted), ..self.clone() }
+        let wanted = self.able(self.all_warps / tasks.max(1)).min(self.able(worth));
+        GpuPlan { warps: self.able(self.warps).max(wanted), ..self.clone() }
+    }
+
+    /// As many of these warps as a block may have: a power of two.
+    pub(crate) fn able(&self, warps: i64) -> i64 {
+        let most = self.most_warps.clamp(1, 32);
+        (warps.clamp(1, most) as u64 + 1).next_power_of_two() as i64 / 2
     }
 
     /// Blocks that a multiprocessor has registers for: all blocks of a kernel should run at once, as those of a second
