@@ -42,8 +42,8 @@ pub(crate) trait Target {
     /// Whether the kernels of a stage become one.
     fn joins_stages(&self) -> bool;
 
-    /// Whether a nest becomes one kernel with others of its stage, which have.
-    fn fits_beside(&self, _: &mut Graph, _: &Nest, _: &[&Nest]) -> bool {
+    /// Whether nests of a stage become one kernel.
+    fn fit_beside(&self, _: &mut Graph, _: &[Nest]) -> bool {
         true
     }
 

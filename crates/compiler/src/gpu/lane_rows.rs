@@ -17,7 +17,7 @@ use crate::kernel::expression::{
     by, collect_loads, combine, depends, has_reduction, is_scratch, outermost_loads, outside, reads, zero,
 };
 use crate::kernel::superword::Packer;
-use crate::lower::{Item, Phase};
+use crate::lower::Item;
 use ir::index::{Linear, bounds, unflatten};
 use ir::{BinOp, Graph, Id, Op, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,16 +38,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Those of scratch that a round may set, and then replaces element by element.
-    pub(super) fn of(g: &Graph, phase: &Phase) -> Option<Rows> {
-        phase.serial?;
-        let mut replaced = phase
-            .items
-            .iter()
-            .enumerate()
-            .filter(|(_, item)| is_scratch(g, item.buffer) && reads(g, item, item.buffer));
+    /// Those of scratch that a round with these items may set, and then replaces element by element.
+    pub(super) fn of(g: &Graph, items: &[Item]) -> Option<Rows> {
+        let mut replaced =
+            items.iter().enumerate().filter(|(_, item)| is_scratch(g, item.buffer) && reads(g, item, item.buffer));
         let (number, next) = replaced.next()?;
-        let set = phase.items[..number].iter().any(|item| item.buffer == next.buffer);
+        let set = items[..number].iter().any(|item| item.buffer == next.buffer);
         let lens: Vec<i64> = next.dims.iter().map(|&d| g.as_int(g.src(d)[0])).collect::<Option<_>>()?;
         let (&columns, rows) = lens.split_last().filter(|(_, rows)| set && !rows.is_empty())?;
         Some(Rows { rows: rows.iter().product(), columns })
@@ -79,6 +75,13 @@ enum At {
     Element(i64),
 }
 
+impl At {
+    /// The first element of a matrix, or the one of a row.
+    fn first(matrix: bool) -> At {
+        if matrix { At::Element(0) } else { At::Row }
+    }
+}
+
 struct Loop<'t> {
     t: &'t mut Tiler,
     rows: i64,
@@ -106,7 +109,7 @@ pub(super) fn statements(
     number: usize,
 ) -> Option<Vec<Id>> {
     let (serial, items) = &phases[number];
-    let (serial, of) = ((*serial)?, Rows::of(g, &Phase { serial: *serial, items: items.clone() })?);
+    let (serial, of) = ((*serial)?, Rows::of(g, items)?);
     let others = || phases.iter().enumerate().filter(|(n, _)| *n != number).flat_map(|(_, phase)| &phase.1);
     let elsewhere = |buffer: Id| is_scratch(g, buffer) && others().any(|o| o.buffer == buffer || reads(g, o, buffer));
     if items.iter().any(|item| elsewhere(item.buffer)) {
@@ -158,6 +161,11 @@ fn of_width(t: &mut Tiler, g: &mut Graph, serial: Id, items: &[Item], of: &Rows,
 }
 
 impl Loop<'_> {
+    /// Elements of a row that a lane has.
+    fn each(&self) -> i64 {
+        self.columns / self.lanes
+    }
+
     /// Statements of an item.
     fn item(&mut self, g: &mut Graph, item: &Item) -> Option<Vec<Id>> {
         let lens: Vec<i64> = item.dims.iter().map(|&d| bounds(g, g.src(d)[0]).1).collect();
@@ -213,7 +221,7 @@ impl Loop<'_> {
     /// Whether a thread has an element of dimensions of which some may be shorter than they are long at most; the columns are
     /// not.
     fn condition(&mut self, g: &mut Graph, dims: &[Id], matrix: bool) -> Option<Option<Id>> {
-        let at = self.places(g, dims, None, if matrix { At::Element(0) } else { At::Row })?;
+        let at = self.places(g, dims, None, At::first(matrix))?;
         let mut all = None;
         for (n, &d) in dims.iter().enumerate() {
             let extent = g.src(d)[0];
@@ -296,7 +304,7 @@ impl Loop<'_> {
 
     /// A value at the elements of a thread, as vectors.
     fn vectors(&mut self, g: &mut Graph, dims: &[Id], along: Option<Id>, value: Id, always: bool) -> Option<Vec<Id>> {
-        let (each, width) = (self.columns / self.lanes, self.width as usize);
+        let (each, width) = (self.each(), self.width as usize);
         let mut packer = Packer::shifting();
         for kept in self.kept.values() {
             kept.elements.chunks(width).zip(&kept.accs).for_each(|(of, &acc)| packer.know(of.to_vec(), acc));
@@ -343,7 +351,7 @@ impl Loop<'_> {
             let elements = match (matrix, self.width) {
                 (false, _) => vec![],
                 (true, 1) => accs.clone(),
-                (true, _) => (0..self.columns / self.lanes).map(|_| self.t.acc(g, ty)).collect(),
+                (true, _) => (0..self.each()).map(|_| self.t.acc(g, ty)).collect(),
             };
             self.kept.insert(item.buffer, Kept { dims: item.dims.clone(), index: item.index, accs, elements });
         }
@@ -351,8 +359,8 @@ impl Loop<'_> {
         if kept.elements.is_empty() == matrix {
             return None;
         }
-        let last = if matrix { At::Element(self.columns / self.lanes - 1) } else { At::Row };
-        for at in [if matrix { At::Element(0) } else { At::Row }, last] {
+        let last = if matrix { At::Element(self.each() - 1) } else { At::Row };
+        for at in [At::first(matrix), last] {
             let mut map = self.places(g, &item.dims, None, at)?;
             let index = g.substitute(item.index, &mut map);
             if !self.is_at(g, kept, at, index)? {

@@ -4,9 +4,9 @@
 //! elements of each item among them. `cut` and [`plan`] say how many blocks and threads there are,
 //! `threads` gives elements to threads, [`tile`](mod@tile) decides for each item, `reduce` sums over lanes
 //! and warps, `fold` and `warp_rows` keep what a loop computes in registers, `dot` finds packed integer dots, [`align`] makes loads
-//! that a thread can do, `registers` keeps small stashes in the threads that need them, `lane_rows` what a recurrence carries, `joined` stores words instead of bytes,
-//! `early` puts loads first and `sync` adds barriers, of which `scope` says what they order. `select` chooses how a thread computes each value, and `launch` says what
-//! a launch has to provide. What comes before (the rewrites, the schedule, the nests) and the index algebra are shared with the
+//! that a thread can do, `registers` keeps small stashes in the threads that need them, `lane_rows` what a recurrence carries,
+//! `joined` stores words instead of bytes, `early` puts loads first and `sync` adds barriers, of which `scope` says what they
+//! order. `select` chooses how a thread computes each value, and `launch` says what a launch has to provide. What comes before (the rewrites, the schedule, the nests) and the index algebra are shared with the
 //! CPU.
 
 mod ahead;
@@ -126,16 +126,15 @@ impl Target for Gpu {
 
     /// What matrices are loaded from as a whole lies in arrays of their own, so that all that kernels side by side have of these
     /// has to fit. Kernels without such matrices have more threads at once than those with them.
-    fn fits_beside(&self, g: &mut Graph, nest: &Nest, others: &[&Nest]) -> bool {
+    fn fit_beside(&self, g: &mut Graph, nests: &[Nest]) -> bool {
         if !self.plan.cooperative {
             return true;
         }
-        let all: Vec<&Nest> = others.iter().copied().chain([nest]).collect();
-        let threads = self.threads(g, &all);
-        let bodies: Vec<Body> = all.iter().map(|nest| self.tile(g, nest, threads)).collect();
+        let threads = self.threads(g, &nests.iter().collect::<Vec<_>>());
+        let bodies: Vec<Body> = nests.iter().map(|nest| self.tile(g, nest, threads)).collect();
         let whole: Vec<bool> = bodies.iter().map(|body| !whole_matrices(g, body.root).is_empty()).collect();
-        let fits = |g: &Graph| shared_by_turns(g, &bodies, launch::ALIGN) <= self.plan.shared;
-        !whole.contains(&true) || self.plan.halves && !whole.contains(&false) && fits(g)
+        let fit = |g: &Graph| shared_by_turns(g, &bodies, launch::ALIGN).iter().sum::<usize>() <= self.plan.shared;
+        !whole.contains(&true) || self.plan.halves && !whole.contains(&false) && fit(g)
     }
 
     fn most_slots(&self) -> usize {

@@ -31,7 +31,7 @@ pub(super) fn wanted(g: &mut Graph, nest: &Nest, plan: &GpuPlan) -> i64 {
         let least = bounds(g, nest.tasks).0;
         return plan.for_blocks(least, most).warps.min(plan.product_warps);
     }
-    if let Some(rows) = nest.phases.iter().find_map(|p| lane_rows::Rows::of(g, p)) {
+    if let Some(rows) = nest.phases.iter().find_map(|p| p.serial.and_then(|_| lane_rows::Rows::of(g, &p.items))) {
         return rows.warps(plan);
     }
     let tasks = usual(g, nest.tasks);

@@ -27,7 +27,7 @@ impl Body {
     /// with theirs.
     pub(crate) fn bytes_in(&self, g: &Graph, space: Space, align: usize) -> usize {
         if space == Space::Shared {
-            return shared_by_turns(g, std::slice::from_ref(self), align);
+            return shared_by_turns(g, std::slice::from_ref(self), align).iter().sum();
         }
         let bytes = |stash: Id| match *g.op(stash) {
             Op::Buffer { space: of, len, .. } if of == space => (len * g.dtype(stash).bytes()).next_multiple_of(align),
@@ -81,7 +81,7 @@ pub(crate) fn tasks_of(g: &Graph, part: Id) -> Option<Id> {
 
 /// The arrays in the memory that the threads of a block share: what matrices are loaded from and stored to as a whole lies in
 /// one of its own for each type, as no other numbers may lie there.
-const ARRAYS: [Option<DType>; 3] = [None, Some(DType::F16), Some(DType::F32)];
+pub(crate) const ARRAYS: [Option<DType>; 3] = [None, Some(DType::F16), Some(DType::F32)];
 
 /// The place of each stash of a part in its array, and the bytes of each of these.
 pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHashMap<Id, usize>, [usize; 3]) {
@@ -101,13 +101,12 @@ pub(crate) fn shared(g: &Graph, part: Id, stashes: &[Id], align: usize) -> (FxHa
     (at, bytes)
 }
 
-/// Bytes of the memory that the threads of a block share which kernels side by side take turns with: of each array as many as
-/// the longest of theirs has.
-pub(crate) fn shared_by_turns(g: &Graph, bodies: &[Body], align: usize) -> usize {
+/// Bytes of the arrays in the memory that the threads of a block share, which kernels side by side take turns with: of each as
+/// many as the longest of theirs has.
+pub(crate) fn shared_by_turns(g: &Graph, bodies: &[Body], align: usize) -> [usize; 3] {
     let parts = bodies.iter().flat_map(|body| body.parts(g));
     let all = parts.map(|(part, stashes)| shared(g, part, &stashes, align).1);
-    let most = all.reduce(|a, b| std::array::from_fn(|array| a[array].max(b[array])));
-    most.map_or(0, |most| most.iter().sum())
+    all.fold([0; 3], |most, bytes| std::array::from_fn(|array| most[array].max(bytes[array])))
 }
 
 /// The stashes of a kernel that matrices are loaded from and stored to as a whole.

@@ -50,6 +50,8 @@ struct Assembly<'a> {
     sources: Vec<Source>,
     /// Kernels by what they were made of: nests with the parameters of each, and the threads of a task.
     known: FxHashMap<Structure, usize>,
+    /// Whether nests become one kernel, of those for which that was asked: equal layers have equal ones.
+    beside: FxHashMap<Vec<Nest>, bool>,
     /// Tensors that do not change while a step runs, if the target wants to know.
     weights: FxHashSet<Id>,
     /// By the counts of prefixes, the index by which readers gather most ([`wanted`]).
@@ -72,9 +74,9 @@ pub(crate) fn assemble(
     let vars = variables(g, &s.roles.live);
     let program = Program { name: name.into(), prelude: target.prelude().into(), vars, ..Program::default() };
     let weights = if target.loads_early() { weights(g, &s.roles.live, buffers.inputs()) } else { Default::default() };
-    let (bodies, sources, known) = Default::default();
+    let (bodies, sources, known, beside) = Default::default();
     let wanted = wanted(g, s);
-    let mut a = Assembly { target, program, bodies, sources, known, weights, wanted };
+    let mut a = Assembly { target, program, bodies, sources, known, beside, weights, wanted };
     let mut stages = vec![];
     for stage in s.in_order().chunk_by(|a, b| s.groups[*a].level == s.groups[*b].level) {
         let mut made = vec![];
@@ -174,12 +176,14 @@ impl Assembly<'_> {
     }
 
     /// The nests of groups that shall become one kernel: of as many as have room for their buffers in one.
-    fn lowered(&self, g: &mut Graph, s: &Schedule, groups: &[usize]) -> Vec<(Vec<usize>, Vec<Lowered>)> {
+    fn lowered(&mut self, g: &mut Graph, s: &Schedule, groups: &[usize]) -> Vec<(Vec<usize>, Vec<Lowered>)> {
         let mut all: Vec<(Vec<usize>, Vec<Lowered>)> = vec![];
         for &group in groups {
             let nest = lowered_by(g, s, group, self.target, &self.weights);
             let mut fits = |others: &[Lowered]| {
-                if !self.target.fits_beside(g, &nest.nest, &nests(others)) {
+                let all: Vec<Nest> = others.iter().chain([&nest]).map(|lowered| lowered.nest.clone()).collect();
+                let known = self.beside.entry(all);
+                if !*known.or_insert_with_key(|all| self.target.fit_beside(g, all)) {
                     return false;
                 }
                 let slots: FxHashSet<Id> = others.iter().chain([&nest]).flat_map(|l| l.slots.clone()).collect();

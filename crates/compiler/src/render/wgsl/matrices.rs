@@ -6,10 +6,10 @@
 use super::Wgsl;
 use super::memory::View;
 use crate::gpu::launch::ALIGN;
-use crate::kernel::body::{Body, shared, whole_matrices};
+use crate::kernel::body::{ARRAYS, Body, shared_by_turns, whole_matrices};
 use crate::render::family::Renderer;
 use ir::{DType, Graph, Id, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 /// The type of sums.
 pub(super) const SUMS: &str = "coop_mat16x16<f32, C>";
@@ -65,19 +65,9 @@ pub(super) fn array_name(array: Option<DType>) -> &'static str {
 }
 
 /// The arrays of the memory of a block, and the bytes of each: those of matrices have a type.
-pub(super) fn arrays(g: &Graph, body: &Body) -> Vec<(Option<DType>, usize)> {
-    let mut all: FxHashMap<Option<DType>, usize> = FxHashMap::default();
-    for (part, stashes) in body.parts(g) {
-        let matrices = Matrices::of(g, part);
-        for (stash, at) in shared(g, part, &stashes, ALIGN).0 {
-            let Op::Buffer { len, .. } = *g.op(stash) else { continue };
-            let end = at + (len * g.dtype(stash).bytes()).next_multiple_of(ALIGN);
-            let bytes = all.entry(matrices.array(g, stash)).or_default();
-            *bytes = end.max(*bytes);
-        }
-    }
-    let order = [None, Some(DType::F16), Some(DType::F32)];
-    order.into_iter().filter_map(|array| Some((array, *all.get(&array)?))).collect()
+pub(super) fn arrays(g: &Graph, body: &Body) -> impl Iterator<Item = (Option<DType>, usize)> {
+    let bytes = shared_by_turns(g, std::slice::from_ref(body), ALIGN);
+    ARRAYS.into_iter().zip(bytes).filter(|&(_, bytes)| bytes > 0)
 }
 
 impl Renderer<'_, Wgsl<'_>> {
