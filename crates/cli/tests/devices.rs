@@ -61,7 +61,8 @@ fn kernels_of_cards_are_built_without_one() {
     let (model, out) = (tiny("tiny-llama", "q4_0"), folder().join("cubins"));
     let _ = std::fs::remove_dir_all(&out);
     let missing = text(&folder().join("no-such-library.so")).to_owned();
-    let args = ["compile", "-m", text(&model), "--target", "sm_90a", "--out", text(&out)];
+    let few = ["--steps", "few", "-c", "256"];
+    let args = [&["compile", "-m", text(&model), "--target", "sm_90a", "--out", text(&out)][..], &few].concat();
     let refused = run(&[&args[..], &["--nvrtc", &missing]].concat());
     assert!(refused.error(1).contains("no-such-library.so"), "{}", refused.err);
     let Some(nvrtc) = nvrtc() else { return };

@@ -22,7 +22,7 @@ const fn switch(name: &'static str, what: &'static str) -> Switch {
 }
 
 /// The rules.
-const RULES: [Switch; 12] = [
+const RULES: [Switch; 13] = [
     switch("scan", "short prefix sums may be sums over pairs of elements"),
     switch("neutral", "products and quotients by one go away"),
     switch("factor", "a factor leaves the sum that it does not depend on: norms become scalars after the dot product"),
@@ -33,6 +33,10 @@ const RULES: [Switch; 12] = [
     switch(
         "f16-blocks",
         "several tokens are multiplied with weights in block formats as f16 numbers (the same adapters)",
+    ),
+    switch(
+        "split-k",
+        "long sums of products that leave half of a GPU idle are computed in two parts (the same adapters)",
     ),
     switch("levels", "what codes stand for is multiplied as signed bytes, without a term to add (GPUs)"),
     switch("int8", "inputs of weights in block formats are quantised, for integer dots"),

@@ -33,6 +33,11 @@ pub(crate) trait Target {
     /// Whether they do so with weights in block formats.
     fn multiplies_blocks_as_halves(&self) -> bool;
 
+    /// Parts in which a sum of so many products is computed, for each of these rows of weights and tokens: 1, if it is not split.
+    fn sum_parts(&self, _rows: i64, _tokens: i64, _elements: i64) -> i64 {
+        1
+    }
+
     /// Whether a matrix unit multiplies rows of block formats with many tokens.
     fn has_matrix_unit(&self) -> bool;
 

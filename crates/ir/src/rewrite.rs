@@ -12,15 +12,15 @@ pub enum Kind {
     Reassociating,
 }
 
-/// One rewrite: where it matches, it returns a node of equal meaning.
-pub struct Rule {
+/// One rewrite: where it matches, it returns a node of equal meaning. It may ask what the graph is rewritten for, a `C`.
+pub struct Rule<C> {
     /// What `--without` and traces call it.
     pub name: &'static str,
     /// What it preserves.
     pub kind: Kind,
     /// The rewrite of one node, whose sources are already in final form. The result may contain the node itself, which
     /// then stays as it is there: a [`Choice`](crate::Op::Choice) between it and another.
-    pub apply: fn(&mut Graph, Id) -> Option<Id>,
+    pub apply: fn(&mut Graph, Id, &C) -> Option<Id>,
 }
 
 /// How often each rule fired.
@@ -34,14 +34,14 @@ pub struct Trace {
 
 /// Applies rules bottom-up until none matches, at most `budget` rewrites.
 /// Returns the new roots. What a node becomes is in the node's scope.
-pub fn rewrite(g: &mut Graph, roots: &[Id], rules: &[Rule], budget: usize) -> (Vec<Id>, Trace) {
+pub fn rewrite<C>(g: &mut Graph, roots: &[Id], rules: &[&Rule<C>], context: &C, budget: usize) -> (Vec<Id>, Trace) {
     let mut map: FxHashMap<Id, Id> = FxHashMap::default();
     let mut trace = Trace { fired: rules.iter().map(|r| (r.name, 0)).collect(), stopped: None };
     let mut left = budget;
     let order = g.toposort(roots);
     let scope = g.enter(Default::default());
     for id in order {
-        settle(g, id, rules, &mut map, &mut trace, &mut left);
+        settle(g, id, rules, context, &mut map, &mut trace, &mut left);
     }
     g.enter(scope);
     if left == 0 {
@@ -52,10 +52,11 @@ pub fn rewrite(g: &mut Graph, roots: &[Id], rules: &[Rule], budget: usize) -> (V
 
 /// The final form of a node whose original sources are settled already, or
 /// that a rule just made.
-fn settle(
+fn settle<C>(
     g: &mut Graph,
     id: Id,
-    rules: &[Rule],
+    rules: &[&Rule<C>],
+    context: &C,
     map: &mut FxHashMap<Id, Id>,
     trace: &mut Trace,
     left: &mut usize,
@@ -64,7 +65,7 @@ fn settle(
         return r;
     }
     let src = g.src(id).to_vec();
-    let new: Vec<Id> = src.iter().map(|&s| settle(g, s, rules, map, trace, left)).collect();
+    let new: Vec<Id> = src.iter().map(|&s| settle(g, s, rules, context, map, trace, left)).collect();
     // Sources were settled in scopes of their own.
     let scope = g.scope(id);
     g.enter(scope);
@@ -77,7 +78,7 @@ fn settle(
     }
     if *left > 0 {
         for (i, rule) in rules.iter().enumerate() {
-            if let Some(better) = (rule.apply)(g, now)
+            if let Some(better) = (rule.apply)(g, now, context)
                 && better != now
             {
                 trace.fired[i].1 += 1;
@@ -85,7 +86,7 @@ fn settle(
                 // Inside of what it became, the node stays: an alternative among others.
                 let before = now;
                 map.insert(before, before);
-                now = settle(g, better, rules, map, trace, left);
+                now = settle(g, better, rules, context, map, trace, left);
                 map.insert(before, now);
                 break;
             }
@@ -102,7 +103,7 @@ mod tests {
     use crate::{BinOp, DType, Op, UnOp};
 
     /// `x * x` for the absolute value of `x`.
-    fn square(g: &mut Graph, id: Id) -> Option<Id> {
+    fn square(g: &mut Graph, id: Id, (): &()) -> Option<Id> {
         let Op::Unary(UnOp::Abs) = g.op(id) else { return None };
         let x = g.src(id)[0];
         Some(g.mul(x, x))
@@ -122,7 +123,7 @@ mod tests {
         g.enter(Default::default());
         assert_eq!(g.binary(BinOp::Add, a, x), b);
         let rule = Rule { name: "square", kind: Kind::Exact, apply: square };
-        let (roots, _) = rewrite(&mut g, &[c], &[rule], 10);
+        let (roots, _) = rewrite(&mut g, &[c], &[&rule], &(), 10);
         let sum = g.src(roots[0])[0];
         let product = g.src(sum)[0];
         assert_eq!(*g.op(product), Op::Binary(BinOp::Mul));

@@ -1,11 +1,14 @@
 //! The library as its users see it: conversations, completions, tools, reasoning, errors.
 
+mod support;
+
 use kernloom::{Device, Engine, Error, Finish, Numerics, SamplerConfig};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use support::builder;
 
 fn demo() -> Engine {
-    Engine::builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy()).build().expect("the demo model")
+    builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy()).build().expect("the demo model")
 }
 
 #[test]
@@ -70,16 +73,15 @@ fn tools_and_thoughts_are_told_apart_from_text() {
 
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
-    let missing = Engine::builder("no/such/file.gguf").build().err().expect("an error");
+    let missing = builder("no/such/file.gguf").build().err().expect("an error");
     assert!(matches!(&missing, Error::NoFile(path) if path.ends_with("file.gguf")), "{missing}");
-    let no_model = Engine::builder("Cargo.toml").build().err().expect("an error").to_string();
+    let no_model = builder("Cargo.toml").build().err().expect("an error").to_string();
     assert!(no_model.contains("Cargo.toml") && !no_model.contains('\n'), "{no_model}");
     let wrong = SamplerConfig { temperature: -1.0, ..SamplerConfig::default() };
-    assert!(matches!(Engine::builder("kernloom-demo").sampling(wrong).build(), Err(Error::Sampler(_))));
-    let compiler =
-        Engine::builder("kernloom-demo").compiler("/no/such/cc").build().err().expect("an error").to_string();
+    assert!(matches!(builder("kernloom-demo").sampling(wrong).build(), Err(Error::Sampler(_))));
+    let compiler = builder("kernloom-demo").compiler("/no/such/cc").build().err().expect("an error").to_string();
     assert!(compiler.contains("/no/such/cc"), "{compiler}");
-    let mut small = Engine::builder("kernloom-demo").context(8).numerics(Numerics::Exact).build().expect("a model");
+    let mut small = builder("kernloom-demo").context(8).numerics(Numerics::Exact).build().expect("a model");
     let mut chat = small.chat();
     let long = chat.say("This is a text that is too long.").err().expect("an error").to_string();
     assert!(long.contains("the context holds 8"), "{long}");
@@ -95,7 +97,7 @@ fn steps_give_as_many_rows_as_the_builder_says() {
     };
     let refused = logits(&mut demo()).expect_err("texts need fewer");
     assert_eq!(refused, "a step cannot give 70 rows of logits (at most 64)");
-    let made = Engine::builder("kernloom-demo").context(512).rows(70).build();
+    let made = builder("kernloom-demo").context(512).rows(70).build();
     assert_eq!(logits(&mut made.expect("the demo model")), Ok(70));
 }
 
@@ -104,7 +106,7 @@ fn only_who_says_so_waits_for_the_kernels_of_a_prompt() {
     let said = |waits: bool| {
         let kernels = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{waits}"));
         let _ = std::fs::remove_dir_all(&kernels);
-        let builder = Engine::builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy());
+        let builder = builder("kernloom-demo").context(512).sampling(SamplerConfig::greedy());
         let builder = builder.device(Device::Cpu).kernel_cache(&kernels).wait_for_kernels(waits);
         let mut engine = builder.build().expect("the demo model");
         let text =
@@ -140,8 +142,7 @@ fn objects(folder: &Path) -> usize {
 fn kernels_come_from_a_pack() {
     let place = std::env::temp_dir().join(format!("kernloom-library-pack-{}", std::process::id()));
     let of = |folder: &str| {
-        let builder =
-            Engine::builder("kernloom-demo").context(256).device(Device::Cpu).kernel_cache(place.join(folder));
+        let builder = builder("kernloom-demo").context(256).device(Device::Cpu).kernel_cache(place.join(folder));
         builder.sampling(SamplerConfig::greedy()).wait_for_kernels(true)
     };
     let answer = |mut engine: Engine| engine.complete("Once upon", Some(6)).expect("a story").text().expect("text");

@@ -1,8 +1,11 @@
 //! Embeddings and scores by the library.
 
+mod support;
+
 use kernloom::{Engine, Error, Numerics, Pooling, SamplerConfig};
 use model::synth::{SynthOptions, SynthPlan};
 use std::path::PathBuf;
+use support::builder;
 
 fn alike(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
@@ -17,12 +20,12 @@ fn small(shape: &str) -> PathBuf {
 }
 
 fn open(shape: &str) -> Engine {
-    Engine::builder(small(shape)).context(256).numerics(Numerics::Exact).build().expect("a model")
+    builder(small(shape)).context(256).numerics(Numerics::Exact).build().expect("a model")
 }
 
 #[test]
 fn texts_become_vectors_beside_conversations() {
-    let mut engine = Engine::builder("kernloom-demo")
+    let mut engine = builder("kernloom-demo")
         .context(512)
         .sampling(SamplerConfig::greedy())
         .wait_for_kernels(true)
@@ -54,7 +57,7 @@ fn texts_become_vectors_beside_conversations() {
 
 #[test]
 fn long_texts_are_pooled_over_several_steps() {
-    let mut engine = Engine::builder("kernloom-demo").context(2048).wait_for_kernels(true).build().expect("a model");
+    let mut engine = builder("kernloom-demo").context(2048).wait_for_kernels(true).build().expect("a model");
     let text = "A fox runs. ".repeat(150);
     let whole = engine.embed(&[&text]).expect("a vector");
     assert!((alike(&whole[0], &whole[0]) - 1.0).abs() < 1e-5);
@@ -66,7 +69,7 @@ fn models_that_see_ahead_make_vectors_as_their_file_says() {
     assert_eq!(engine.config().pooling, Some(Pooling::Mean));
     let mean = engine.embed(&["some text"]).expect("a vector").remove(0);
     let path = small("tiny-bert");
-    let first = Engine::builder(path).context(256).numerics(Numerics::Exact).pooling(Pooling::First).build();
+    let first = builder(path).context(256).numerics(Numerics::Exact).pooling(Pooling::First).build();
     let first = first.expect("a model").embed(&["some text"]).expect("a vector").remove(0);
     assert!(alike(&mean, &first) < 0.999);
     let text = engine.complete("some", Some(1)).err().expect("no text").to_string();
@@ -85,7 +88,7 @@ fn models_that_make_text_of_masks_do_not_go_on() {
 #[test]
 fn what_makes_no_vector_is_refused_at_once() {
     for pooling in [Pooling::Rank, Pooling::Each] {
-        let refused = Engine::builder("no file").pooling(pooling).build().err().expect("no vector").to_string();
+        let refused = builder("no file").pooling(pooling).build().err().expect("no vector").to_string();
         assert!(refused.starts_with(&format!("Builder::pooling takes Mean, First or Last, and not {pooling:?}")));
     }
 }

@@ -25,7 +25,7 @@ const CODES: f64 = 1e-2;
 const VOCAB: u32 = 512;
 
 /// Lengths of the steps: a prompt that is read by runs, many tokens, few and one.
-const STEPS: [usize; 5] = [192, 20, 5, 2, 1];
+const STEPS: [usize; 5] = [100, 20, 5, 2, 1];
 
 /// A number of a buffer.
 fn number(ty: DType, b: &[u8]) -> f64 {

@@ -80,6 +80,11 @@ impl Case {
                 c.compiler = Options::wgsl_of_matrices(int8);
                 c.steps = STEPS[1];
             }),
+            case("an adapter that a product leaves half idle", &one_llama, int8, &|c| {
+                c.compiler = Options::wgsl_of_matrices(int8);
+                c.compiler.on_gpu(|plan| (plan.processors, plan.split_k) = (4, 256));
+                c.steps = STEPS[1];
+            }),
             case("the same, weights of 16 bits", &one_bf16, int8, &|c| c.compiler = Options::wgsl_of_matrices(int8)),
             case("a GPU that few tasks leave idle", &one_mla, int8, &|c| {
                 c.compiler = Options::gpu(int8);

@@ -270,6 +270,7 @@ pub fn random_gpu_plan(r: &mut Random) -> gpu::GpuPlan {
         rows: 1 + r.below(6) as i64,
         blocks: 1 + r.below(512) as i64,
         processors: 1 + r.below(256) as i64,
+        split_k: 0,
         resident: 1 << r.below(11),
         join: r.below(2) == 0,
         overlap: r.below(2) == 0,

@@ -8,13 +8,16 @@ use crate::standalone::builder::find;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The folders that programs are looked for in, and before them one under `folder` in which `cc` is that compiler. Without a
-/// compiler, or where it cannot be wrapped, the folders alone.
-pub fn search_path(folder: &Path) -> Vec<PathBuf> {
+/// That compiler, in a folder under this one of which it is all; nothing without a compiler, or where it cannot be wrapped.
+pub fn path(folder: &Path) -> Option<PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let quick = FOLDER.get_or_init(|| wrapped(folder)).iter().cloned();
-    quick.chain(std::env::split_paths(&path)).collect()
+    FOLDER.get_or_init(|| wrapped(folder)).as_ref().map(|folder| folder.join("cc"))
+}
+
+/// The folders that programs are looked for in, and before them the one in which `cc` is that compiler, if there is one.
+pub fn search_path(folder: &Path) -> Vec<PathBuf> {
+    let quick = path(folder).and_then(|compiler| compiler.parent().map(Path::to_path_buf));
+    quick.into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())).collect()
 }
 
 #[cfg(unix)]

@@ -52,6 +52,8 @@ pub struct GpuPlan {
     pub tile_tokens: i64,
     /// Rows at most of such a block.
     pub tile_rows: i64,
+    /// Elements that a part of a sum over weights has at least; 0 where none is split.
+    pub split_k: i64,
     /// Bytes of shared memory that a block may have; what exceeds it lies in memory.
     pub shared: usize,
     /// Bytes of shared memory that each of two blocks of a multiprocessor may have.
@@ -90,6 +92,7 @@ impl Default for GpuPlan {
             block_rows: 32,
             tile_tokens: 64,
             tile_rows: 128,
+            split_k: 0,
             shared: 200 << 10,
             shared_of_two: 113 << 10,
             slots: usize::MAX,
@@ -152,7 +155,7 @@ impl GpuPlan {
         if self.lanes != 32 || self.most_warps < 8 {
             return self;
         }
-        GpuPlan { cooperative: true, product_warps: tile_rows / 16, tile_tokens, tile_rows, ..self }
+        GpuPlan { cooperative: true, product_warps: tile_rows / 16, tile_tokens, tile_rows, split_k: 2048, ..self }
     }
 }
 

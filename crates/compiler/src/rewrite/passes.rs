@@ -5,7 +5,8 @@ use crate::error::CompileError;
 use crate::log::Log;
 use crate::options::{Numerics, Options};
 use crate::rewrite::rules;
-use ir::rewrite::{Rule, rewrite};
+use crate::rewrite::rules::Rule;
+use ir::rewrite::rewrite;
 use ir::{DType, Graph, Id};
 
 /// Rewrites of a pass at most; a program of a hundred layers needs some 50,000.
@@ -45,6 +46,8 @@ pub(crate) static PASSES: &[Pass] = &[
         rules: &[rules::F16_BLOCKS],
         applies: |o| multiplies(o, DType::F16) && o.target().multiplies_blocks_as_halves(),
     },
+    // Of sums that are multiplied as halves by now, in programs of a target that splits some.
+    Pass { name: "split-k", rules: &[rules::SPLIT_K], applies: |o| multiplies(o, DType::F16) },
     Pass {
         name: "signed",
         rules: &[rules::LEVELS],
@@ -86,9 +89,8 @@ pub(crate) fn applied(
     if !(pass.applies)(options) {
         return Ok(roots);
     }
-    let rules = pass.rules.iter().filter(|r| options.allows(r.name));
-    let active: Vec<Rule> = rules.map(|r| Rule { name: r.name, kind: r.kind, apply: r.apply }).collect();
-    let (new, trace) = rewrite(g, &roots, &active, MOST_REWRITES);
+    let active: Vec<&Rule> = pass.rules.iter().filter(|r| options.allows(r.name)).collect();
+    let (new, trace) = rewrite(g, &roots, &active, options, MOST_REWRITES);
     if let Some(why) = trace.stopped {
         return Err(CompileError::Budget { pass: pass.name, why });
     }

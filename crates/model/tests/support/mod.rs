@@ -22,9 +22,11 @@ pub fn cpu(threads: usize) -> Arc<Cpu> {
     Arc::new(Cpu::new(&config).expect("a C compiler"))
 }
 
-/// The processor with kernels that are kept in a folder.
+/// The processor with kernels that are kept in a folder, of a compiler that is quick: what they compute is tested here, on tokens
+/// that are few.
 pub fn cpu_config(kernels: &Path) -> CpuConfig {
     let mut config = CpuConfig::from_environment();
+    config.toolchain.search = testkit::quick_compiler::search_path(Path::new(env!("CARGO_TARGET_TMPDIR")));
     config.cache.folder = Some(kernels.to_path_buf());
     config
 }

@@ -1,21 +1,22 @@
 //! Algebra of floats: neutral elements, factors of sums, and sums in parts.
 
+use crate::rewrite::rules::Rule;
 use crate::rewrite::rules::integer_dots::ACTIVATION_BLOCK;
 use crate::rewrite::rules::movement::{constant_along_last, replay, under_movement};
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::walk::terms;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
 
 /// Removes arithmetic with neutral elements.
-pub const NEUTRAL: Rule = Rule { name: "neutral", kind: Kind::Exact, apply: neutral };
+pub const NEUTRAL: Rule = Rule { name: "neutral", kind: Kind::Exact, apply: |g, id, _| neutral(g, id) };
 
 /// Moves factors that do not depend on the summed dimension out of the sum:
 /// this is what turns RMSNorm into a scalar after the dot product.
-pub const FACTOR: Rule = Rule { name: "factor", kind: Kind::Reassociating, apply: factor };
+pub const FACTOR: Rule = Rule { name: "factor", kind: Kind::Reassociating, apply: |g, id, _| factor(g, id) };
 
 /// Splits the sum of a whole row into sums of 32 and a sum of those, so that
 /// the first can be computed where the row is produced.
-pub const SPLIT_SUM: Rule = Rule { name: "split-sum", kind: Kind::Reassociating, apply: split_sum };
+pub const SPLIT_SUM: Rule = Rule { name: "split-sum", kind: Kind::Reassociating, apply: |g, id, _| split_sum(g, id) };
 
 /// The constant that a tensor is filled with.
 fn filled(g: &Graph, id: Id) -> Option<Const> {

@@ -1,12 +1,13 @@
 //! A tensor's own codes of 8 bits, such as those of a cache, as integers.
 
+use crate::rewrite::rules::Rule;
 use crate::rewrite::rules::integer_dots::{ACTIVATION_BLOCK, Coded, integer_dots};
 use crate::rewrite::rules::movement::{constant_along_last, fill};
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::{BinOp, Const, DType, Graph, Id, Op};
 
 /// Reads codes of 8 bits that have a scale a block, such as those of a cache, in the same way.
-pub const CODES: Rule = Rule { name: "codes", kind: Kind::Reassociating, apply: codes };
+pub const CODES: Rule = Rule { name: "codes", kind: Kind::Reassociating, apply: |g, id, _| codes(g, id) };
 
 /// The magnitude of the least code of 8 bits.
 const SIGN: i64 = 128;

@@ -1,26 +1,30 @@
 //! Weights and what they are multiplied with as numbers of 16 bits: bf16, or f16.
 
+use crate::rewrite::rules::Rule;
 use crate::rewrite::rules::movement::{fill, products_along_last, repeated_along_last, replay, under_movement};
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::{BinOp, Const, DType, Graph, Id, Op, Part, ReduceOp, walk};
 
 /// Rounds weights of 16 bits, and their input, to bf16 for sums of products along rows: what a GPU multiplies at once where
 /// there are many tokens. Weights of more bits are so on purpose: they choose experts.
 pub const BF16: Rule =
-    Rule { name: "bf16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::BF16, of_16_bits) };
+    Rule { name: "bf16", kind: Kind::Reassociating, apply: |g, id, _| rounded(g, id, DType::BF16, of_16_bits) };
 
 /// The same for weights in block formats, where rows are unpacked in registers: a number of 8 bits with an exponent of its
 /// own says more of an input than a code of 8 bits does.
 pub const BF16_BLOCKS: Rule =
-    Rule { name: "bf16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::BF16, of_blocks) };
+    Rule { name: "bf16-blocks", kind: Kind::Reassociating, apply: |g, id, _| rounded(g, id, DType::BF16, of_blocks) };
 
 /// As [`BF16`], to f16: three more bits of a number, which is at most 65,504.
 pub const F16: Rule =
-    Rule { name: "f16", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::F16, of_16_bits) };
+    Rule { name: "f16", kind: Kind::Reassociating, apply: |g, id, _| rounded(g, id, DType::F16, of_16_bits) };
 
 /// As [`F16`], for weights in block formats, each of which is rounded once.
-pub const F16_BLOCKS: Rule =
-    Rule { name: "f16-blocks", kind: Kind::Reassociating, apply: |g, id| rounded(g, id, DType::F16, value_of_blocks) };
+pub const F16_BLOCKS: Rule = Rule {
+    name: "f16-blocks",
+    kind: Kind::Reassociating,
+    apply: |g, id, _| rounded(g, id, DType::F16, value_of_blocks),
+};
 
 /// Elements that are multiplied at once.
 const WHOLE: i64 = 16;

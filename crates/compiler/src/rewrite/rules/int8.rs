@@ -1,17 +1,18 @@
 //! Weights in block formats as integers.
 
+use crate::rewrite::rules::Rule;
 use crate::rewrite::rules::integer_dots::{Coded, format_under, integer_dots};
 use crate::rewrite::rules::movement::replay;
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::{Graph, Id, Op, Part};
 
 /// Reads block-quantised weights as integers against an input quantised once
 /// (the `int8` policy).
-pub const INT8: Rule = Rule { name: "int8", kind: Kind::Reassociating, apply: int8 };
+pub const INT8: Rule = Rule { name: "int8", kind: Kind::Reassociating, apply: |g, id, _| int8(g, id) };
 
 /// As [`INT8`], of signed bytes that need no added term, for formats whose weights are multiples of such bytes
 /// ([`Part::Level`]).
-pub const LEVELS: Rule = Rule { name: "levels", kind: Kind::Reassociating, apply: levels };
+pub const LEVELS: Rule = Rule { name: "levels", kind: Kind::Reassociating, apply: |g, id, _| levels(g, id) };
 
 fn levels(g: &mut Graph, id: Id) -> Option<Id> {
     integer_dots(g, id, |g, w| {

@@ -3,6 +3,8 @@
 //! Rules marked [`Kind::Reassociating`](ir::rewrite::Kind) are equal in real arithmetic only. `movement` looks through
 //! reshapes and repetitions for all of them.
 
+use crate::options::Options;
+
 mod algebra;
 mod codes;
 mod halves;
@@ -11,6 +13,7 @@ mod integer_dots;
 mod movement;
 pub(crate) mod planes;
 mod scan;
+mod split_k;
 mod topk;
 
 pub use algebra::{FACTOR, NEUTRAL, SPLIT_SUM};
@@ -20,4 +23,8 @@ pub use int8::{INT8, LEVELS, code_bias};
 pub use integer_dots::ACTIVATION_BLOCK;
 pub use planes::PLANES;
 pub use scan::SCAN;
+pub use split_k::SPLIT_K;
 pub use topk::TOPK;
+
+/// A rule of this compiler, which may ask what a program is for.
+pub type Rule = ir::rewrite::Rule<Options>;

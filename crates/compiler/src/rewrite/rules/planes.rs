@@ -1,13 +1,14 @@
 //! Weights in planes: the rewrite that makes kernels read them, and the list of tensors to repack.
 
+use crate::rewrite::rules::Rule;
 use gguf::format::Planes;
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::{DType, FormatId, Graph, Id, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads the parts of blocks from rows in planes, where a row has them.
-pub const PLANES: Rule = Rule { name: "planes", kind: Kind::Exact, apply: planes };
+pub const PLANES: Rule = Rule { name: "planes", kind: Kind::Exact, apply: |g, id, _| planes(g, id) };
 
 /// The planes of the rows of a tensor of bytes.
 fn planes_of(g: &Graph, format: FormatId, bytes: Id) -> Option<Planes> {

@@ -1,11 +1,12 @@
 //! Short prefix sums as sums of pairs.
 
+use crate::rewrite::rules::Rule;
 use crate::rewrite::rules::movement::fill;
-use ir::rewrite::{Kind, Rule};
+use ir::rewrite::Kind;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp};
 
 /// Offers short prefix sums as sums over pairs of elements, beside the loop that they are otherwise.
-pub const SCAN: Rule = Rule { name: "scan", kind: Kind::Reassociating, apply: scan };
+pub const SCAN: Rule = Rule { name: "scan", kind: Kind::Reassociating, apply: |g, id, _| scan(g, id) };
 
 /// Elements of a prefix sum that are worth a look at all pairs of them.
 const PAIRS: i64 = 256;

@@ -1,10 +1,11 @@
 //! The largest elements, without a sort.
 
-use ir::rewrite::{Kind, Rule};
+use crate::rewrite::rules::Rule;
+use ir::rewrite::Kind;
 use ir::{BinOp, Const, DType, Graph, Id, Op, ReduceOp, UnOp};
 
 /// Writes top-k as a rank by pairwise comparison and one-hot sums.
-pub const TOPK: Rule = Rule { name: "topk", kind: Kind::Exact, apply: topk };
+pub const TOPK: Rule = Rule { name: "topk", kind: Kind::Exact, apply: |g, id, _| topk(g, id) };
 
 fn topk(g: &mut Graph, id: Id) -> Option<Id> {
     let Op::TopK(k) = *g.op(id) else { return None };
