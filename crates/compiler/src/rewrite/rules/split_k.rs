@@ -7,8 +7,8 @@ use ir::index::usual;
 use ir::rewrite::Kind;
 use ir::{DType, Graph, Id, Op, ReduceOp};
 
-/// Sums halves of a sum over weights for several tokens beside each other; whoever reads the sum adds both. The target says where
-/// ([`Target::sum_parts`](crate::target::Target::sum_parts)).
+/// Sums halves of a sum over weights for several tokens beside each other; whoever reads the sum adds both. The target says where,
+/// by how many tiles the product has (`sum_parts`).
 pub const SPLIT_K: Rule = Rule { name: "split-k", kind: Kind::Reassociating, apply: split_k };
 
 /// Elements of the longest block of a format, of which no part has a piece.
