@@ -113,9 +113,9 @@ fn a_text_goes_on_from_where_it_is_and_nowhere_else() {
 #[test]
 fn a_text_goes_on_from_a_snapshot_as_if_nothing_had_been_between() {
     for shape in SHAPES {
-        let file = synth(shape, "f32", None);
+        let file = synth(shape, "q8_0", None);
         let (text, other) = (tokens(40, VOCAB as u32, 1), tokens(40, VOCAB as u32, 2));
-        let mut engine = engine(&file, Numerics::Exact);
+        let mut engine = engine(&file, Numerics::Int8);
         engine.step(&text[..30], 0, 29..30).expect("a step");
         let snapshot = engine.remember(0).expect("a device").expect("it remembers");
         assert_eq!(snapshot.position(), 30);
@@ -128,7 +128,7 @@ fn a_text_goes_on_from_a_snapshot_as_if_nothing_had_been_between() {
         engine.recall(0, &snapshot).expect("a device");
         assert_eq!(on(&mut engine).expect("a step"), expected, "{shape}");
     }
-    let mut engine = engine(&synth("tiny-llama", "f32", None), Numerics::Exact);
+    let mut engine = engine(&synth("tiny-llama", "q8_0", None), Numerics::Int8);
     engine.step(&[1, 2], 0, 1..2).expect("a step");
     assert_eq!(engine.remember(0).expect("a device"), None, "nothing is remembered");
 }
